@@ -1,0 +1,43 @@
+# Every target sets up what it needs in .venv, once; nothing is installed twice.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SPEC ?= configs/lstm.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help install probe test lint format test-gpu picture clean
+
+help: ## show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+install: $(STAMP) ## set up everything in .venv
+
+probe: $(STAMP) ## probe a spec to a tuned config (SPEC=configs/lstm.yaml)
+	$(BIN)/oomtune probe $(SPEC)
+
+test: $(STAMP) ## run all tests
+	$(BIN)/python -m pytest
+
+lint: $(STAMP) ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP) ## put the code into the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test-gpu: $(STAMP) ## run the acceptance suite on a real GPU
+	$(BIN)/python -m pytest -m gpu tests/gpu
+
+picture: $(STAMP) ## draw the README's picture from a real run
+	$(BIN)/python -m tests.benchmarks.picture configs/probe.svg
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,45 @@
+"""oomtune finds the largest configuration of a TensorFlow model that trains without running out of memory.
+
+Importing it imports neither TensorFlow nor Keras; each name below is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from oomtune.api import probe
+    from oomtune.domain import ProbeResult
+    from oomtune.errors import OomtuneError
+    from oomtune.trials.texts import Diagnosis, classify
+    from oomtune.tuned import TunedConfig, load_tuned
+
+__all__ = [
+    "Diagnosis",
+    "OomtuneError",
+    "ProbeResult",
+    "TunedConfig",
+    "__version__",
+    "classify",
+    "load_tuned",
+    "probe",
+]
+
+_HOMES = {
+    "Diagnosis": "oomtune.trials.texts",
+    "OomtuneError": "oomtune.errors",
+    "ProbeResult": "oomtune.domain",
+    "TunedConfig": "oomtune.tuned",
+    "classify": "oomtune.trials.texts",
+    "load_tuned": "oomtune.tuned",
+    "probe": "oomtune.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'oomtune' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,94 @@
+"""The command line: wires the commands, and turns every ending into words and an exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from oomtune import __version__
+from oomtune.cli import doctor, probe, schema
+from oomtune.errors import INTERRUPTED, OomtuneError, SpecProblem, UsageProblem
+
+app = typer.Typer(
+    name="oomtune",
+    help="Find the largest batch size, sequence length and precision that train without running out of memory.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("probe")(probe.command)
+app.command("doctor")(doctor.command)
+app.command("schema")(schema.command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"oomtune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Find the largest batch size, sequence length and precision that train without running out of memory."""
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with the verdict's code."""
+    # A polite kill is an interruption like Ctrl-C: workers end, the ledger is kept.
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code = app(standalone_mode=False)
+    except typer.TyperException as error:
+        code = fail(UsageProblem(error.format_message(), hint=f"see: oomtune{_known_command()} --help"))
+    except (typer.Abort, KeyboardInterrupt):
+        code = interrupted()
+    except OomtuneError as error:
+        code = fail(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _command() -> str:
+    """The command that was meant, as far as the words tell."""
+    return next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+
+
+def _known_command() -> str:
+    return f" {_command()}" if any(known.name == _command() for known in app.registered_commands) else ""
+
+
+def interrupted() -> int:
+    error = OomtuneError("interrupted", hint="the ledger is kept; the same command goes on from there")
+    error.code = "interrupted"
+    _tell(error, INTERRUPTED)
+    return INTERRUPTED
+
+
+def fail(error: OomtuneError) -> int:
+    _tell(error, error.exit_code)
+    return error.exit_code
+
+
+def _tell(error: OomtuneError, exit_code: int) -> None:
+    """The error on stderr, and as the one JSON document when that was asked for."""
+    for line in str(error).splitlines():
+        print(f"oomtune: {line}", file=sys.stderr)
+    if isinstance(error, SpecProblem) and len(error.problems) > 1:
+        print(f"oomtune: {len(error.problems)} problems in this spec", file=sys.stderr)
+    for line in error.hint.splitlines():
+        print(f"  {line}", file=sys.stderr)
+    if "--json" in sys.argv[1:]:
+        from oomtune.report.document import error_document
+
+        print(json.dumps(error_document(_command(), exit_code, error)))

@@ -1,0 +1,132 @@
+"""The facts that `oomtune doctor` shows, gathered without trusting any of them to be there."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oomtune import __version__
+from oomtune.devices.host import cpu_name, host_memory
+from oomtune.devices.nvml import NvmlCard, nvml_cards
+from oomtune.devices.seen import Machine, ask_tensorflow
+from oomtune.errors import EnvironmentProblem
+from oomtune.ledger import ledger_folder
+from oomtune.trials.host import WorkerHost
+from oomtune.units import format_bytes
+
+# Variables that change which memory TensorFlow takes, and how.
+_ALLOCATOR_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
+    "TF_CPU_ALLOCATOR_USE_BFC", "TF_CPU_BFC_MEM_LIMIT_IN_MB", "TF_ENABLE_ONEDNN_OPTS", "ONEDNN_MAX_CPU_ISA",
+    "XLA_FLAGS", "TF_XLA_FLAGS", "KERAS_BACKEND",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkup:
+    rows: tuple[tuple[str, str], ...]
+    sentence: str
+    can_probe: bool
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "format": 1,
+            "oomtune": __version__,
+            "command": "doctor",
+            "exit_code": 0 if self.can_probe else 5,
+            "verdict": "ready" if self.can_probe else "not_ready",
+            "facts": [{"name": name, "value": value} for name, value in self.rows],
+            "summary": self.sentence,
+            "error": None,
+        }
+
+
+def checkup() -> Checkup:
+    """Look at everything a probe would need."""
+    machine, trouble = _tensorflow()
+    cards = nvml_cards()
+    memory = host_memory()
+    rows = [
+        ("oomtune", f"{__version__} on Python {platform.python_version()}"),
+        ("TensorFlow", _tensorflow_words(machine) if machine else trouble),
+        *_gpu_rows(machine, cards),
+        ("CPU", f"{cpu_name()}, {os.cpu_count()} cores"),
+        (
+            "memory",
+            f"{format_bytes(memory.free_bytes)} free of {format_bytes(memory.total_bytes)}, bound by {memory.bound_by}",
+        ),
+        ("variables", _variables()),
+        ("here", _writable(Path.cwd())),
+        ("ledgers", _writable(ledger_folder(Path.cwd() / "spec.yaml"))),
+    ]
+    return Checkup(rows=tuple(rows), sentence=_sentence(machine, trouble), can_probe=machine is not None)
+
+
+def _tensorflow() -> tuple[Machine | None, str]:
+    if importlib.util.find_spec("tensorflow") is None:
+        return None, "not installed: pip install tensorflow"
+    host = WorkerHost("fork")
+    try:
+        return ask_tensorflow(host), ""
+    except EnvironmentProblem as error:
+        return None, str(error)
+    finally:
+        host.close()
+
+
+def _tensorflow_words(machine: Machine) -> str:
+    cuda = f"built with CUDA {machine.cuda_version or ''}".strip() if machine.cuda_build else "built without CUDA"
+    finds = f"finds {len(machine.gpus)} GPU" + ("" if len(machine.gpus) == 1 else "s")
+    return f"{machine.tensorflow}, Keras {machine.keras}, {cuda}, {finds}"
+
+
+def _gpu_rows(machine: Machine | None, cards: list[NvmlCard]) -> list[tuple[str, str]]:
+    rows = []
+    for index, card in enumerate(cards):
+        rows.append(
+            (
+                f"GPU {index}",
+                f"{card.name}, {format_bytes(card.free_bytes)} free of {format_bytes(card.total_bytes)}, "
+                f"driver {card.driver}",
+            )
+        )
+        for tenant in card.tenants:
+            used = format_bytes(tenant.used_bytes) if tenant.used_bytes else "an unknown amount"
+            rows.append(("", f"process {tenant.pid} ({tenant.name}) uses {used}"))
+    if cards and machine and not machine.gpus:
+        rows.append(
+            ("", "the driver lists this card and TensorFlow does not find it: pip install 'tensorflow[and-cuda]'")
+        )
+    return rows or [("GPU", "none found")]
+
+
+def _variables() -> str:
+    found = [f"{name}={os.environ[name]}" for name in _ALLOCATOR_VARIABLES if name in os.environ]
+    return ", ".join(found) or "none that change memory"
+
+
+def _writable(folder: Path) -> str:
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    try:
+        with tempfile.NamedTemporaryFile(dir=existing, prefix=".oomtune-"):
+            return f"{folder}: can be written"
+    except OSError as error:
+        return f"{folder}: can't be written ({error.strerror})"
+
+
+def _sentence(machine: Machine | None, trouble: str) -> str:
+    if machine is None:
+        return f"A probe can't run here: TensorFlow is {trouble}" if "not installed" in trouble else trouble
+    if machine.gpus:
+        gpu = machine.gpus[0]
+        return f"A probe here would use {gpu.name} with up to {format_bytes(gpu.memory_limit_bytes)}."
+    limit = format_bytes(host_memory().free_bytes * 0.8)
+    return (
+        f"A probe here would use the CPU with a hard limit of {limit} (80 % of what is free); "
+        "--memory-limit or --like sets another."
+    )

@@ -1,0 +1,45 @@
+"""Options that mean the same in every command. A flag beats OOMTUNE_* in the environment, which beats the spec."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a YAML file.", show_default=False)]
+Device = Annotated[
+    str | None,
+    typer.Option("--device", envvar="OOMTUNE_DEVICE", metavar="auto|gpu|cpu", help="Where to probe.", show_default=False),
+]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit", envvar="OOMTUNE_MEMORY_LIMIT", metavar="SIZE", help="The hard limit, e.g. 2GiB or 1500MB.",
+        show_default=False,
+    ),
+]  # fmt: skip
+Like = Annotated[
+    str | None,
+    typer.Option(
+        "--like", envvar="OOMTUNE_LIKE", metavar="GPU", help="The limit of this card, e.g. T4 or 'RTX 3090'.",
+        show_default=False,
+    ),
+]  # fmt: skip
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one entry of the spec. Repeatable.", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only the answer.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="One line a trial, with all that is known of it.")]
+NoColor = Annotated[bool, typer.Option("--no-color", envvar="NO_COLOR", help="No colours.")]
+
+
+def console_for(stream: str, *, no_color: bool) -> Console:
+    """A console on stdout or stderr; off a terminal, wide enough not to break lines that scripts read."""
+    file = sys.stdout if stream == "stdout" else sys.stderr
+    width = None if file.isatty() else 120
+    return Console(file=file, no_color=no_color or None, width=width, highlight=False)

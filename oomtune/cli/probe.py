@@ -1,0 +1,121 @@
+"""`oomtune probe SPEC`: find the largest configuration that trains, and write the tuned config."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oomtune.cli import options
+
+if TYPE_CHECKING:
+    from oomtune.domain import ProbeResult
+    from oomtune.session import Observer
+
+
+def command(
+    spec: options.Spec,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where to write; SPEC.tuned.yaml by default.", show_default=False),
+    ] = None,
+    device: options.Device = None,
+    memory_limit: options.MemoryLimit = None,
+    like: options.Like = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            "--objective",
+            envvar="OOMTUNE_OBJECTIVE",
+            metavar="NAME",
+            help="tokens, batch_size, sequence_length or throughput.",
+            show_default=False,
+        ),
+    ] = None,
+    settings: options.Settings = None,
+    frontier: Annotated[bool, typer.Option("--frontier", help="Run every lane to its edge, not only the winner's.")] = False,
+    max_trials: Annotated[
+        int | None, typer.Option("--max-trials", metavar="N", help="Stop after so many trials.", show_default=False)
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option("--time-limit", metavar="TIME", help="Start no trial after, e.g. 10m.", show_default=False)
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over; ignore the ledger of earlier runs.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that oomtune did not write.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    no_color: options.NoColor = False,
+) -> int:
+    """Find the largest configuration that trains without running out of memory, and write it down.
+
+    Exit codes: 0 found and confirmed, 2 bad spec, 3 nothing fits, 5 the environment, 6 the model or data is broken,
+    7 stopped by a limit, 130 interrupted (the same command goes on).
+    """
+    from oomtune.api import ProbeOptions, run_probe
+
+    wanted = ProbeOptions(
+        device=device,
+        memory_limit=memory_limit,
+        like=like,
+        objective=objective,
+        settings=tuple(settings or ()),
+        output=output,
+        force=force,
+        frontier=frontier,
+        fresh=fresh,
+        max_trials=max_trials,
+        time_limit=time_limit,
+    )
+    with _screen(quiet=quiet, verbose=verbose, no_color=no_color) as observer:
+        result = run_probe(spec, wanted, observer)
+    return _tell(result, as_json=as_json, no_color=no_color)
+
+
+@contextlib.contextmanager
+def _screen(*, quiet: bool, verbose: bool, no_color: bool) -> Iterator[Observer]:
+    if quiet:
+        from oomtune.session import SilentObserver
+
+        yield SilentObserver()
+        return
+    from oomtune.cli.screen import LineScreen, LiveScreen
+
+    console = options.console_for("stderr", no_color=no_color)
+    if console.is_terminal and not verbose:
+        with LiveScreen(console) as screen:
+            yield screen
+    else:
+        yield LineScreen(console)
+
+
+def _tell(result: ProbeResult, *, as_json: bool, no_color: bool) -> int:
+    """The answer on stdout, what went wrong on stderr, and the exit code."""
+    from oomtune.domain import Verdict
+
+    exit_code = {
+        Verdict.TUNED: 0,
+        Verdict.NOTHING_FITS: 3,
+        Verdict.FAILED: 6,
+        Verdict.STOPPED: 7,
+        Verdict.INTERRUPTED: 130,
+    }[result.verdict]
+    if result.problem is not None:
+        print(result.problem.traceback, end="", file=sys.stderr)
+        print(f"oomtune: {result.problem.message}", file=sys.stderr)
+        for line in result.problem.hint.splitlines():
+            print(f"  {line}", file=sys.stderr)
+    if as_json:
+        from oomtune.report.document import probe_document
+
+        print(json.dumps(probe_document(result, exit_code)))
+    elif result.best is not None and exit_code in (0, 7):
+        from oomtune.report.terminal import print_answer
+
+        print_answer(options.console_for("stdout", no_color=no_color), result)
+    return exit_code

@@ -1,0 +1,137 @@
+"""What a person sees while a probe runs: a live view on a terminal, one line a trial elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.spinner import Spinner
+from rich.text import Text
+
+from oomtune.domain import Budget, Device, ProbeSpec, Purpose, Trial, TrialRecord
+from oomtune.report.terminal import trial_line, trial_table
+from oomtune.search import best_fit, trials_ahead
+from oomtune.units import format_bytes, format_seconds
+
+_ROWS = 14
+
+
+def headline(spec: ProbeSpec, device: Device, budget: Budget) -> str:
+    stand_in = f" as a {device.stands_in_for}" if device.stands_in_for else ""
+    return (
+        f"{spec.name}: {device.kind.upper()} {device.name}{stand_in}, limit {format_bytes(budget.limit_bytes)}, "
+        f"budget {format_bytes(budget.budget_bytes)}"
+    )
+
+
+class LineScreen:
+    """One line a trial, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.budget = Budget(limit_bytes=1)
+
+    def probe_started(self, spec: ProbeSpec, device: Device, budget: Budget, earlier: int) -> None:
+        self.budget = budget
+        self._say(headline(spec, device, budget))
+        if earlier:
+            self._say(f"going on from {earlier} trials in the ledger")
+
+    def trial_started(self, trial: Trial, number: int) -> None:
+        """Only endings get a line."""
+
+    def trial_ended(self, record: TrialRecord, history: Sequence[TrialRecord]) -> None:
+        self._say(trial_line(record, self.budget))
+
+    def notice(self, text: str) -> None:
+        self._say(f"note: {text}")
+
+    def _say(self, text: str) -> None:
+        self.console.print(Text(text), soft_wrap=True)
+
+
+class LiveScreen:
+    """A view that is drawn anew while the probe runs; use it as a context."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
+        self.began = time.monotonic()
+        self.history: Sequence[TrialRecord] = ()
+        self.spec: ProbeSpec | None = None
+        self.budget = Budget(limit_bytes=1)
+        self.title = "reading the spec and starting TensorFlow"
+        self.running: tuple[Trial, int, float] | None = None
+        self.ahead_s: float | None = None
+        self.spinner = Spinner("dots")
+
+    def __enter__(self) -> LiveScreen:
+        self.live.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.live.__exit__(None, None, None)
+
+    def probe_started(self, spec: ProbeSpec, device: Device, budget: Budget, earlier: int) -> None:
+        self.spec, self.budget = spec, budget
+        self.title = headline(spec, device, budget)
+        if earlier:
+            self.notice(f"going on from {earlier} trials in the ledger")
+
+    def trial_started(self, trial: Trial, number: int) -> None:
+        self.running = (trial, number, time.monotonic())
+
+    def trial_ended(self, record: TrialRecord, history: Sequence[TrialRecord]) -> None:
+        self.running = None
+        self.history = list(history)
+        self.ahead_s = self._time_ahead()
+
+    def notice(self, text: str) -> None:
+        self.live.console.print(Text(f"note: {text}", style="yellow"))
+
+    def _time_ahead(self) -> float | None:
+        """What may remain: the trials that the curves call for, at what such trials have cost."""
+        if self.spec is None:
+            return None
+        spent = [record.outcome.duration_s for record in self.history if record.trial.purpose is not Purpose.CONFIRM]
+        ahead = trials_ahead(self.spec.space, self.budget, self.history)
+        # A confirm run builds the same model and runs more steps.
+        weights = [2.0 if purpose is Purpose.CONFIRM else 1.0 for purpose in ahead]
+        return sum(weights) * sum(spent) / len(spent) if spent and ahead else 0.0
+
+    def _render(self) -> RenderableType:
+        parts: list[RenderableType] = [Text(self.title, style="bold")]
+        if self.history:
+            parts.append(trial_table(list(self.history[-_ROWS:]), self.budget))
+        if self.running is not None:
+            trial, number, began = self.running
+            what = f"{number} {trial.purpose}: {trial.candidate} ({time.monotonic() - began:.0f} s)"
+            self.spinner.update(text=escape(what))
+            parts.append(self.spinner)
+        elif self.spec is None:
+            self.spinner.update(text="")
+            parts.append(self.spinner)
+        parts.append(Text(self._status(), style="dim"))
+        return Group(*parts)
+
+    def _status(self) -> str:
+        words = [f"{format_seconds(time.monotonic() - self.began)} elapsed"]
+        if self.ahead_s:
+            words.append(f"about {format_seconds(self.ahead_s)} to go")
+        best = best_fit(self.spec.space, self.history) if self.spec else None
+        if best is not None:
+            words.append(f"best so far: {best.candidate}{self._edge_words()}")
+        return " · ".join(words)
+
+    def _edge_words(self) -> str:
+        """What is known of the edge in the lane being tried."""
+        from oomtune.search.evidence import lane_views
+
+        if self.spec is None or self.running is None:
+            return ""
+        view = lane_views(self.spec.space, self.history)[self.running[0].candidate.lane]
+        low = "?" if view.low is None else str(view.low)
+        return f" · this lane's edge lies between {low} and {view.high or 'the maximum'}"

@@ -1,0 +1,73 @@
+"""How much memory this machine has to give, containers' limits included."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostMemory:
+    """`free_bytes` is what can be taken without swapping or being killed; `bound_by` says what sets it."""
+
+    free_bytes: int
+    total_bytes: int
+    bound_by: str
+
+
+def host_memory(root: Path = Path("/")) -> HostMemory:
+    """The least of what the machine has available and what each control group around this process leaves."""
+    machine = psutil.virtual_memory()
+    best = HostMemory(free_bytes=machine.available, total_bytes=machine.total, bound_by="the machine")
+    for limit, used in _control_groups(root):
+        if limit < best.total_bytes:
+            free = min(best.free_bytes, max(0, limit - used))
+            best = HostMemory(free_bytes=free, total_bytes=limit, bound_by="a control group (container) limit")
+    return best
+
+
+def _control_groups(root: Path) -> list[tuple[int, int]]:
+    """(limit, used) of every memory control group this process is in; version 2 and version 1."""
+    membership = root / "proc/self/cgroup"
+    if not membership.is_file():
+        return []
+    found = []
+    for line in membership.read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            base, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            base, names = root / "sys/fs/cgroup/memory", (
+                "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
+            )  # fmt: skip
+        else:
+            continue
+        group = base / path.lstrip("/")
+        # A container often sees its own group mounted at the root, so the listed path may not exist in it.
+        for folder in (group, *group.parents):
+            if base == folder or base in folder.parents:
+                found.append(_limit_of(folder, *names))
+    return [entry for entry in found if entry is not None]
+
+
+def _limit_of(folder: Path, limit_name: str, used_name: str, cache_name: str) -> tuple[int, int] | None:
+    try:
+        limit = (folder / limit_name).read_text().strip()
+        used = int((folder / used_name).read_text())
+        statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    except OSError:
+        return None
+    # Pages of files that nobody uses are given back when memory is short.
+    return (int(limit), used - int(statistics.get(cache_name, 0))) if limit.isdigit() else None
+
+
+def cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,149 @@
+"""Every trial of a probe, on disk before the next begins. Resuming is replaying it.
+
+A ledger is a text file: one JSON document a line, a header and then a record for each trial. Its name holds a digest
+of all that could change what a trial would show (spec, versions, device), so a change of any of them starts another
+ledger. A lock keeps two probes of one spec apart: the second takes a ledger of its own beside the first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import platformdirs
+from pydantic import TypeAdapter, ValidationError
+
+from oomtune.domain import Kind, TrialRecord
+from oomtune.errors import OutputNotWritable
+
+FORMAT = 1
+_MOST_AT_ONCE = 64
+_RECORD = TypeAdapter(TrialRecord)
+
+
+def ledger_folder(spec_path: Path) -> Path:
+    """`.oomtune/` beside the spec when that folder exists, the user's state folder otherwise."""
+    beside = spec_path.resolve().parent / ".oomtune"
+    return beside if beside.is_dir() else Path(platformdirs.user_state_dir("oomtune")) / "ledgers"
+
+
+class Ledger:
+    """An open ledger, locked for this process. `records` are those of earlier runs, then our own."""
+
+    def __init__(self, path: Path, descriptor: int, key: Mapping[str, Any], limit_bytes: int) -> None:
+        self.path = path
+        self.notices: list[str] = []
+        self.records: list[TrialRecord] = []
+        self.limit_bytes = limit_bytes
+        self._descriptor = descriptor
+        self._header = {"format": FORMAT, "limit_bytes": limit_bytes, "key": dict(key)}
+
+    @classmethod
+    def open(cls, folder: Path, name: str, key: Mapping[str, Any], *, limit_bytes: int, fresh: bool = False) -> Ledger:
+        """Take the first ledger of this key that no other probe has, with what it holds."""
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True, default=str).encode()).hexdigest()[:12]
+        stem = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:60]}-{digest}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path, descriptor = _lock_first_free(folder, stem)
+            ledger = cls(path, descriptor, key, limit_bytes)
+            if path.name != f"{stem}.jsonl":
+                ledger.notices.append("another probe of this spec is running; this one keeps a ledger of its own")
+            ledger._begin(fresh=fresh)
+        except OSError as error:
+            raise OutputNotWritable(
+                f"the ledger can't be written in {folder}: {error.strerror}", hint="make a folder .oomtune beside the spec"
+            ) from None
+        return ledger
+
+    def _begin(self, *, fresh: bool) -> None:
+        text = b"" if fresh else self.path.read_bytes()
+        header, records, good_bytes = _read(text)
+        if header is None or not _same_limit(header["limit_bytes"], self.limit_bytes):
+            os.ftruncate(self._descriptor, 0)
+            self._write(self._header)
+            return
+        # The limit that the records were made under; `auto` would come out a little different each time.
+        self.limit_bytes = header["limit_bytes"]
+        # A crash may have been mended since, outside the spec; it is run again.
+        self.records = [record for record in records if record.outcome.kind is not Kind.CRASH]
+        if good_bytes < len(text):
+            self.notices.append(f"the last line of the ledger {self.path} was cut short and is dropped")
+            os.ftruncate(self._descriptor, good_bytes)
+
+    def append(self, record: TrialRecord) -> None:
+        """Put a record on disk; it is there when this returns."""
+        self.records.append(record)
+        try:
+            self._write(_RECORD.dump_python(record, mode="json"))
+        except OSError as error:
+            raise OutputNotWritable(
+                f"the ledger {self.path} can't be written: {error.strerror}", hint="free disk space and run it again"
+            ) from None
+
+    def _write(self, document: Mapping[str, Any]) -> None:
+        line = json.dumps(document).encode() + b"\n"
+        end = os.lseek(self._descriptor, 0, os.SEEK_END)
+        try:
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+            os.fsync(self._descriptor)
+        except OSError:
+            os.ftruncate(self._descriptor, end)  # half a line would look like a torn one
+            raise
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def _lock_first_free(folder: Path, stem: str) -> tuple[Path, int]:
+    for number in range(1, _MOST_AT_ONCE + 1):
+        path = folder / (f"{stem}.jsonl" if number == 1 else f"{stem}.{number}.jsonl")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            continue
+        return path, descriptor
+    raise OutputNotWritable(f"{_MOST_AT_ONCE} probes of this spec are running already", hint="wait for one to end")
+
+
+def _read(text: bytes) -> tuple[dict[str, Any] | None, list[TrialRecord], int]:
+    """The header, the records up to the first line that is not whole, and how many bytes those take."""
+    header: dict[str, Any] | None = None
+    records: list[TrialRecord] = []
+    good = 0
+    for line in text.splitlines(keepends=True):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            if header is None:
+                header = json.loads(line)
+                if not isinstance(header, dict) or header.get("format") != FORMAT or "limit_bytes" not in header:
+                    return None, [], 0
+            else:
+                records.append(_RECORD.validate_json(line))
+        except (ValidationError, ValueError):
+            break
+        good += len(line)
+    return header, records, good
+
+
+def _same_limit(recorded: int, now: int) -> bool:
+    return abs(recorded - now) <= 0.1 * now

@@ -1,0 +1,1 @@
+"""One pure model of a finished probe; one file for each way to show it."""

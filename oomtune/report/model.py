@@ -1,0 +1,110 @@
+"""A finished probe as plain rows of words: what every way of showing it agrees on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oomtune.domain import Budget, Kind, ProbeResult, Purpose, Stage, TrialRecord
+from oomtune.units import format_bytes
+
+_WORDS = {
+    Kind.FITS: "fits",
+    Kind.DEVICE_OOM: "out of memory",
+    Kind.HOST_OOM: "out of host memory",
+    Kind.TIMEOUT: "timed out",
+    Kind.CRASH: "failed",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRow:
+    number: int
+    purpose: str
+    candidate: str
+    outcome: str
+    fits: bool
+    share: float | None
+    """Peak memory as a share of the limit."""
+    memory: str
+    duration_s: float
+
+
+def trial_row(record: TrialRecord, budget: Budget) -> TrialRow:
+    outcome, trial = record.outcome, record.trial
+    candidate = str(trial.candidate)
+    peak = outcome.peak_bytes
+    if trial.purpose is Purpose.CALIBRATE and outcome.points:
+        sizes = [str(point.batch_size) for point in outcome.points]
+        candidate = f"batch {', '.join(sizes)}, {trial.candidate.lane}"
+        peak = outcome.points[-1].peak_bytes
+    return TrialRow(
+        number=record.number,
+        purpose=trial.purpose.value,
+        candidate=candidate,
+        outcome=outcome_words(record),
+        fits=outcome.kind is Kind.FITS,
+        share=None if peak is None else peak / budget.limit_bytes,
+        memory="" if peak is None else format_bytes(peak),
+        duration_s=outcome.duration_s,
+    )
+
+
+def outcome_words(record: TrialRecord) -> str:
+    if record.outcome.kind is Kind.DEVICE_OOM and record.outcome.stage is Stage.DONE:
+        return "over the headroom"
+    return _WORDS[record.outcome.kind]
+
+
+def answer_rows(result: ProbeResult) -> list[tuple[str, str]]:
+    """The answer and what it stands on, as pairs of a name and a value."""
+    best = result.best
+    if best is None:
+        return []
+    candidate = best.candidate
+    confirm = best.confirmed_by.outcome if best.confirmed_by else None
+    peak = (confirm.peak_bytes if confirm else None) or best.peak_bytes
+    step_ms = (confirm.step_ms if confirm else None) or best.step_ms
+    steps = result.spec.training.accumulation_steps(candidate.batch_size)
+    rows = [("batch size", str(candidate.batch_size))]
+    if candidate.sequence_length is not None:
+        rows.append(("sequence length", str(candidate.sequence_length)))
+    rows.append(("precision", candidate.precision))
+    if steps > 1:
+        rows.append(("gradient accumulation", f"{steps} steps, effective batch {steps * candidate.batch_size}"))
+    limit = result.budget.limit_bytes
+    rows.append(("peak memory", f"{format_bytes(peak)} of {format_bytes(limit)} ({peak / limit:.0%})"))
+    if step_ms:
+        rows.append(("step", f"{step_ms:.1f} ms, {candidate.batch_size * 1000 / step_ms:,.0f} samples a second"))
+    if confirm:
+        validated = ", with validation" if confirm.validated else ""
+        rows.append(("confirmed", f"{confirm.steps_run} steps in a fresh process{validated}"))
+    else:
+        rows.append(("confirmed", "no: the search was stopped first"))
+    if confirm and confirm.leak_bytes_per_step:
+        rows.append(("LEAK", f"memory grows by {format_bytes(confirm.leak_bytes_per_step)} a step"))
+    rows.append(("next larger", _next_larger_words(result)))
+    rows.append(("trials", f"{len(result.records)}, {result.new_trials} of them now"))
+    return rows
+
+
+def _next_larger_words(result: ProbeResult) -> str:
+    assert result.best is not None, "asked only when there is a best"
+    if result.next_larger is not None:
+        larger, kind = result.next_larger
+        return f"batch {larger.batch_size}: {_WORDS[kind]}"
+    if result.best.candidate.batch_size == result.spec.space.batch_sizes[-1]:
+        return "not searched: this is the largest batch that search.batch_size allows"
+    return "not tried"
+
+
+def paste_lines(result: ProbeResult) -> list[str]:
+    """What to put into a training script."""
+    if result.tuned_path is None:
+        return []
+    return [
+        "import oomtune, oomtune.keras",
+        f"tuned = oomtune.load_tuned({result.tuned_path!r})",
+        "oomtune.keras.setup(tuned)                       # before any TensorFlow op",
+        "model.compile(**oomtune.keras.compile_args(tuned))",
+        "model.fit(oomtune.keras.batch(train, tuned), validation_data=oomtune.keras.batch(valid, tuned))",
+    ]

@@ -1,0 +1,94 @@
+"""The answer on a terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from oomtune.domain import Budget, ProbeResult, TrialRecord
+from oomtune.report.model import TrialRow, answer_rows, paste_lines, trial_row
+from oomtune.units import format_seconds
+
+_BAR_WIDTH = 20
+
+
+def memory_bar(row: TrialRow, budget: Budget) -> Text:
+    """How full the limit was, with a mark where the headroom begins."""
+    share = min(1.0, row.share or 0.0)
+    filled = round(share * _BAR_WIDTH)
+    wall = min(_BAR_WIDTH - 1, round(budget.budget_bytes / budget.limit_bytes * _BAR_WIDTH))
+    cells = ["█" if cell < filled else "·" for cell in range(_BAR_WIDTH)]
+    if filled <= wall:
+        cells[wall] = "▏"
+    style = "green" if row.fits else "red"
+    return Text("".join(cells), style=style) if row.share is not None else Text("·" * _BAR_WIDTH, style="dim")
+
+
+def trial_table(records: list[TrialRecord], budget: Budget) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="dim", show_edge=False)
+    table.add_column("#", justify="right")
+    for name in ("trial", "configuration", "memory", ""):
+        table.add_column(name, no_wrap=name != "configuration")
+    table.add_column("ended", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    for record in records:
+        row = trial_row(record, budget)
+        table.add_row(
+            str(row.number),
+            row.purpose,
+            escape(row.candidate),
+            memory_bar(row, budget),
+            row.memory,
+            Text(row.outcome, style="green" if row.fits else "red"),
+            f"{row.duration_s:.1f} s",
+        )
+    return table
+
+
+def answer(result: ProbeResult) -> RenderableType:
+    """The answer, the frontier, and what to paste into a script."""
+    title = f"{escape(result.spec.name)} on {escape(result.device.name)}"
+    table = Table(title=title, title_justify="left", box=box.ROUNDED, show_header=False)
+    table.add_column(style="dim")
+    table.add_column(style="bold")
+    for name, value in answer_rows(result):
+        table.add_row(name, escape(value))
+    parts: list[RenderableType] = [table]
+    if len(result.frontier) > 1:
+        parts += ["", _frontier(result)]
+    if result.tuned_path is not None:
+        parts += ["", Text(f"tuned config: {result.tuned_path}"), "", "In a training script:"]
+        parts += [Text(f"  {line}", style="cyan", no_wrap=True, overflow="ignore") for line in paste_lines(result)]
+    return Group(*parts)
+
+
+def _frontier(result: ProbeResult) -> Table:
+    """The largest batch that ran, by sequence length and precision; `+` where a larger one may fit."""
+    precisions = [name for name in result.spec.space.precisions if any(p.lane.precision == name for p in result.frontier)]
+    lengths = sorted({point.lane.sequence_length or 0 for point in result.frontier})
+    batch = {(point.lane.sequence_length or 0, point.lane.precision): point for point in result.frontier}
+    table = Table(title="largest batch that ran", title_justify="left", box=box.SIMPLE_HEAD, header_style="dim")
+    table.add_column("sequence", justify="right")
+    for precision in precisions:
+        table.add_column(precision, justify="right")
+    for length in lengths:
+        cells = []
+        for precision in precisions:
+            point = batch.get((length, precision))
+            cells.append("" if point is None else f"{point.batch_size}{'' if point.certainty == 'run' else '+'}")
+        table.add_row(str(length or "-"), *cells)
+    return table
+
+
+def trial_line(record: TrialRecord, budget: Budget) -> str:
+    """One trial on one line, for where there is no terminal."""
+    row = trial_row(record, budget)
+    memory = f", {row.memory} ({row.share:.0%} of the limit)" if row.share is not None else ""
+    return f"trial {row.number} {row.purpose}: {row.candidate}: {row.outcome}{memory}, {format_seconds(row.duration_s)}"
+
+
+def print_answer(console: Console, result: ProbeResult) -> None:
+    console.print(answer(result))

@@ -1,0 +1,11 @@
+"""The search: what to try next, and what is best so far. Pure functions of space, budget and history.
+
+Nothing here keeps state, reads a clock or touches a file, so resuming a probe is replaying its ledger, and any run
+can be replayed exactly.
+"""
+
+from oomtune.search.evidence import best_fit, frontier, next_larger
+from oomtune.search.forecast import trials_ahead
+from oomtune.search.plan import next_trial
+
+__all__ = ["best_fit", "frontier", "next_larger", "next_trial", "trials_ahead"]

@@ -1,0 +1,182 @@
+"""Which lane to work on, and when the answer is known.
+
+Only lanes that may still beat the best so far are run: a lane is dropped once what failed in it, or in the same lane
+at a shorter sequence, or what its neighbours' curves say, leaves it no room to win. Then the best is confirmed, and a
+failed confirm is one more line of history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from oomtune.domain import Budget, Fit, Lane, Objective, Purpose, SearchSpace, Trial, TrialRecord
+from oomtune.search.curve import Line, Loan, borrow_line, line_from_one, rising_line
+from oomtune.search.evidence import LaneView, best_fit, lane_views
+from oomtune.search.objective import batch_to_beat, first_from
+from oomtune.search.step import next_batch
+
+# A lane's own line, drawn from runs in it, is rarely this far off.
+_OWN_DOUBT = 1.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Contender:
+    """A lane that may still win, the batch it needs for that, and what is thought of its curve."""
+
+    view: LaneView
+    need: int
+    loan: Loan | None
+    line: Line | None
+
+    @property
+    def lane(self) -> Lane:
+        return self.view.lane
+
+    @property
+    def length(self) -> int:
+        return self.lane.sequence_length or 0
+
+    @property
+    def begun(self) -> bool:
+        return bool(self.view.peaks or self.view.failed)
+
+    def tokens(self, budget_bytes: int) -> float:
+        top = self.view.top or 0
+        batch = min(top, self.line.edge(budget_bytes)) if self.line else top
+        return batch * (self.length or 1)
+
+
+def next_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
+    """The trial that history calls for; None when the answer is known and confirmed, or nothing fits."""
+    views = lane_views(space, history)
+    best = best_fit(space, history)
+    contenders = _contenders(space, budget, views, best)
+    if contenders:
+        nothing_yet = best is None and any(view.failed for view in views.values())
+        return _trial_in(_choose(space, budget, contenders, best, nothing_yet), space, budget)
+    if best is not None and space.objective is Objective.THROUGHPUT:
+        smaller = _smaller_batch(space, views)
+        if smaller is not None:
+            return smaller
+    if best is None or best.confirmed_by is not None:
+        return None
+    return Trial(purpose=Purpose.CONFIRM, candidate=best.candidate)
+
+
+def _contenders(
+    space: SearchSpace, budget: Budget, views: Mapping[Lane, LaneView], best: Fit | None
+) -> list[_Contender]:
+    lines = {lane: line for lane, view in views.items() if (line := rising_line(view.peaks)) is not None}
+    contenders = []
+    for lane, view in views.items():
+        if view.closed(space.resolution) or not _worth_running(space, lane):
+            continue
+        need = space.batch_sizes[0] if best is None else _need(space, lane, best)
+        if need is None or view.top is None or need > view.top:
+            continue
+        loan = None if lane in lines else borrow_line(lane, lines)
+        line = lines.get(lane) or line_from_one(view.peaks, loan.line if loan else None)
+        contender = _Contender(view=view, need=need, loan=loan, line=line)
+        if space.every_lane or not _hopeless(contender, lane in lines, space, budget):
+            contenders.append(contender)
+    return contenders
+
+
+def _worth_running(space: SearchSpace, lane: Lane) -> bool:
+    """A longer sequence never trains more samples a second, so for throughput only the shortest is run."""
+    if space.every_lane or space.objective is not Objective.THROUGHPUT or space.sequence_lengths is None:
+        return True
+    return lane.sequence_length == space.sequence_lengths[0]
+
+
+def _need(space: SearchSpace, lane: Lane, best: Fit) -> int | None:
+    if space.every_lane or space.objective is Objective.THROUGHPUT:
+        return space.batch_sizes[0]
+    return batch_to_beat(space, lane, best.candidate)
+
+
+def _hopeless(contender: _Contender, own_line: bool, space: SearchSpace, budget: Budget) -> bool:
+    """Does the curve leave no room, even if it is as wrong as it may be? Never asked when the answer must be exact."""
+    if space.resolution == 0 or contender.line is None or not (own_line or contender.loan):
+        return False
+    doubt = _OWN_DOUBT if own_line or contender.loan is None else contender.loan.doubt
+    return contender.line.edge(budget.budget_bytes) * doubt < contender.need
+
+
+def _choose(
+    space: SearchSpace, budget: Budget, contenders: list[_Contender], best: Fit | None, nothing_yet: bool
+) -> _Contender:
+    match space.objective:
+        case Objective.SEQUENCE_LENGTH:
+            return _by_length(contenders, best, nothing_yet=nothing_yet)
+        case Objective.BATCH_SIZE:
+            return _by_batch(contenders, best)
+        case _:
+            return _by_tokens(contenders, budget, nothing_yet=nothing_yet)
+
+
+def _by_tokens(contenders: list[_Contender], budget: Budget, *, nothing_yet: bool) -> _Contender:
+    """Finish what was begun; then the most promising. Two lengths apart teach how memory grows with the sequence."""
+    for contender in contenders:
+        if contender.begun:
+            return contender
+    if nothing_yet:
+        # The most preferred lane can't hold its smallest batch: only the shortest sequence says whether any can.
+        return min(contenders, key=lambda contender: contender.length)
+    untold = [contender for contender in contenders if contender.loan and contender.loan.doubt > 2]
+    if untold and len(untold) == len(contenders):
+        return min(untold, key=lambda contender: contender.length)
+    return max(contenders, key=lambda contender: contender.tokens(budget.budget_bytes))
+
+
+def _by_length(contenders: list[_Contender], best: Fit | None, *, nothing_yet: bool) -> _Contender:
+    """The longest first; after that halve the lengths in question; the edge of the longest that fits comes last."""
+    reached = (best.candidate.sequence_length or 0) if best else 0
+    longer = [contender for contender in contenders if contender.length > reached]
+    if not longer:
+        return contenders[0]
+    return longer[len(longer) // 2] if best or nothing_yet else longer[0]
+
+
+def _by_batch(contenders: list[_Contender], best: Fit | None) -> _Contender:
+    """The shortest sequence shows the largest batch; then halve the longer lengths that may hold it too."""
+    shortest = min(contender.length for contender in contenders)
+    if best is None or shortest <= (best.candidate.sequence_length or 0):
+        return next(contender for contender in contenders if contender.length == shortest)
+    return contenders[len(contenders) // 2]
+
+
+def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget) -> Trial:
+    view = contender.view
+    if not contender.begun and contender.loan is None and contender.need == space.batch_sizes[0]:
+        climb = tuple(_ladder(space.batch_sizes, view.top or space.batch_sizes[-1]))
+        return Trial(purpose=Purpose.CALIBRATE, candidate=contender.lane.at(climb[0]), climb=climb)
+    batch = next_batch(
+        view,
+        line=contender.line,
+        budget_bytes=budget.budget_bytes,
+        resolution=space.resolution,
+        need=contender.need,
+    )
+    return Trial(purpose=Purpose.SEARCH, candidate=contender.lane.at(batch))
+
+
+def _ladder(axis: Sequence[int], top: int) -> list[int]:
+    """The sizes a calibrating trial may choose among: each about twice the one before."""
+    rungs = [axis[0]]
+    while rungs[-1] < top:
+        rungs.append(min(first_from(axis, max(rungs[-1] * 2, rungs[-1] + 1)) or top, top))
+    return rungs
+
+
+def _smaller_batch(space: SearchSpace, views: Mapping[Lane, LaneView]) -> Trial | None:
+    """The largest batch is not always the fastest: half and a quarter of it are timed too."""
+    for lane, view in views.items():
+        if view.low is None or not _worth_running(space, lane):
+            continue
+        for share in (2, 4):
+            batch = first_from(space.batch_sizes, view.low / share)
+            if batch is not None and batch not in view.fits and batch not in view.failed:
+                return Trial(purpose=Purpose.SEARCH, candidate=lane.at(batch))
+    return None

@@ -1,0 +1,6 @@
+"""The border: YAML text in, `ProbeSpec` out. Past here there are no dictionaries with optional keys."""
+
+from oomtune.spec.loader import LoadedSpec, load_spec
+from oomtune.spec.schema import json_schema
+
+__all__ = ["LoadedSpec", "json_schema", "load_spec"]

@@ -1,0 +1,143 @@
+"""Pydantic's errors in the user's terms: the file, the line, the dotted key, what is accepted, the nearest key."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from oomtune.errors import Problem
+from oomtune.spec.schema import Spec
+from oomtune.spec.text import Document, Path_
+
+_TAGS = {"number", "list", "mapping", "text"}
+_EXPECTED = {
+    "int_type": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "float_type": "expected a number",
+    "bool_type": "expected true or false",
+    "string_type": "expected text",
+    "list_type": "expected a list",
+    "dict_type": "expected a mapping",
+    "model_type": "expected a mapping",
+    "model_attributes_type": "expected a mapping",
+}
+
+
+def problems_of(error: ValidationError, document: Document) -> list[Problem]:
+    """One problem for each thing wrong, in the order of the file."""
+    found: dict[tuple[Path_, str], Problem] = {}
+    for detail in error.errors(include_url=False):
+        path = tuple(part for part in detail["loc"] if part not in _TAGS and not _is_branch(part))
+        message = _message(detail, path)
+        found.setdefault((path, message), Problem(where=document.place(path), key=_dotted(path), message=message))
+    return _merge_branches(list(found.items()))
+
+
+def _merge_branches(found: list[tuple[tuple[Path_, str], Problem]]) -> list[Problem]:
+    """Alternatives of one value fail one by one; they are one problem, with all that would be accepted."""
+    by_key: dict[Path_, list[Problem]] = {}
+    for (path, _), problem in found:
+        by_key.setdefault(path, []).append(problem)
+    merged = []
+    for problems in by_key.values():
+        messages = [problem.message for problem in problems]
+        accepted = [message.partition(";")[0].removeprefix("expected ") for message in messages]
+        if len(messages) > 1 and all(message.startswith("expected ") for message in messages):
+            got = messages[0].partition(";")[2]
+            text = f"expected {' or '.join(dict.fromkeys(accepted))}" + (f";{got}" if got else "")
+            merged.append(Problem(where=problems[0].where, key=problems[0].key, message=text))
+        else:
+            merged.extend(problems)
+    return merged
+
+
+def _is_branch(part: str | int) -> bool:
+    """Pydantic names the alternative of a union it tried, e.g. `literal['auto']` or `constrained-int`."""
+    return isinstance(part, str) and (
+        "[" in part or part in {"int", "str", "bool", "float", "constrained-int", "constrained-float"}
+    )
+
+
+def _dotted(path: Iterable[str | int]) -> str:
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _message(detail: ErrorDetails, path: Path_) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        return unknown_key(str(path[-1]), _keys_at(path[:-1]))
+    if kind == "missing":
+        return "this key is missing"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind in ("axis", "named", "layer", "size"):
+        return f"{detail['msg']}; got {_shown(detail['input'])}"
+    if kind == "literal_error":
+        return _literal(context["expected"], detail["input"])
+    return f"{_expected(kind, context, detail['msg'])}; got {_shown(detail['input'])}"
+
+
+def _expected(kind: str, context: dict[str, Any], fallback: str) -> str:
+    bounds = {
+        "greater_than_equal": ("ge", "{} or more"),
+        "greater_than": ("gt", "more than {}"),
+        "less_than_equal": ("le", "{} or less"),
+        "less_than": ("lt", "less than {}"),
+        "too_short": ("min_length", "at least {} entry"),
+        "too_long": ("max_length", "at most {} entries"),
+        "string_too_short": ("min_length", "at least {} character"),
+        "string_too_long": ("max_length", "at most {} characters"),
+    }
+    if kind in bounds:
+        name, words = bounds[kind]
+        return f"expected {words.format(context[name])}"
+    if kind == "string_pattern_mismatch":
+        return "expected package.module:function"
+    return _EXPECTED.get(kind, fallback)
+
+
+def _literal(expected: str, got: object) -> str:
+    accepted = expected.replace("'", "")
+    words = [word.strip() for word in accepted.replace(" or ", ", ").split(",")]
+    near = difflib.get_close_matches(str(got), words, n=1)
+    return f"expected {accepted}; got {_shown(got)}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """`unknown key`, with the nearest known one, or all of them when none is near."""
+    known = list(known)
+    near = difflib.get_close_matches(key, known, n=1)
+    if near:
+        return f"unknown key; did you mean {near[0]!r}?"
+    return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
+
+
+def _keys_at(path: Path_) -> list[str]:
+    """The keys that the section at this path knows."""
+    models: list[Any] = [Spec]
+    for part in path:
+        fields = [model.model_fields.get(part) for model in models if isinstance(part, str)]
+        models = [inner for found in fields if found is not None for inner in _models_in(found.annotation)]
+    return [name for model in models for name in model.model_fields]
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in (Union, types.UnionType) or hasattr(annotation, "__metadata__"):
+        return [inner for option in get_args(annotation) for inner in _models_in(option)]
+    return []
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

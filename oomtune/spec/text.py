@@ -1,0 +1,162 @@
+"""YAML text to plain values, each with the line it came from; what is dangerous or ambiguous is refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from oomtune.errors import Problem, SpecProblem
+
+Path_ = tuple[str | int, ...]
+
+_MOST_BYTES = 1024**2
+_MOST_VALUES = 100_000
+_MOST_DEPTH = 50
+
+
+class SpecLoader(yaml.SafeLoader):
+    """The safe loader, with numbers as people write them: `1e-4` has no dot, and is a number all the same."""
+
+
+SpecLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)[eE][-+]?\d+$"),
+    list("-+0123456789."),
+)
+
+
+@dataclass(slots=True)
+class Document:
+    """The values of a spec and, for every key and item, where it was written."""
+
+    values: dict[str, Any]
+    origin: str
+    places: dict[Path_, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def place(self, path: Path_) -> str:
+        """Where the value at this path was written, or the nearest thing around it."""
+        while path not in self.places and path:
+            path = path[:-1]
+        return self.places.get(path, self.origin)
+
+    def override(self, key: str, value: Any, source: str) -> None:
+        """Set the entry at a dotted key, as `--set` does."""
+        path = tuple(key.split("."))
+        entry: Any = self.values
+        for part in path[:-1]:
+            if not isinstance(entry.get(part), dict):
+                entry[part] = {}
+            entry = entry[part]
+        entry[path[-1]] = value
+        self.places[path] = source
+
+    def remove(self, key: str) -> None:
+        *parents, last = key.split(".")
+        entry: Any = self.values
+        for part in parents:
+            entry = entry.get(part) if isinstance(entry, dict) else None
+        if isinstance(entry, dict):
+            entry.pop(last, None)
+
+
+def read_document(path: Path) -> Document:
+    """The spec file as values with places. Raises `SpecProblem` when it can't be read as a mapping at all."""
+    text = _read(path)
+    origin = str(path)
+    try:
+        loader = SpecLoader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                raise _refuse(origin, "the file is empty", hint="start from a file in configs/")
+            if not isinstance(node, yaml.MappingNode):
+                kind = "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
+                raise _refuse(f"{origin}:{node.start_mark.line + 1}", f"expected a mapping with model, dataset, ..., found {kind}")
+            reader = _Reader(loader, origin)
+            values = reader.read(node, ())
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{origin}:{mark.line + 1}" if mark else origin
+        raise _refuse(where, f"not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise _refuse(origin, f"not valid YAML: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise _refuse(origin, f"nested more than {_MOST_DEPTH} levels deep") from None
+    return Document(values=values, origin=origin, places=reader.places, problems=reader.problems)
+
+
+def parse_value(text: str) -> Any:
+    """One value as it would be read in a spec, for `--set`."""
+    loader = SpecLoader(text)
+    try:
+        node = loader.get_single_node()
+        return None if node is None else _Reader(loader, "").read(node, ())
+    finally:
+        loader.dispose()
+
+
+def _refuse(where: str, message: str, *, hint: str = "") -> SpecProblem:
+    return SpecProblem([Problem(where=where, key="", message=message)], hint=hint)
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise _refuse(str(path), "this is a folder, not a spec file")
+        size = path.stat().st_size
+        if size > _MOST_BYTES:
+            raise _refuse(str(path), f"{size:,} bytes is too large for a spec; at most {_MOST_BYTES:,} are read")
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise _refuse(str(path), "no such file") from None
+    except UnicodeDecodeError as error:
+        raise _refuse(str(path), f"not text: byte {error.start} is not UTF-8") from None
+    except OSError as error:
+        raise _refuse(str(path), f"can't be read: {error.strerror}") from None
+
+
+class _Reader:
+    """Walks YAML nodes, so that places, duplicate keys and runaway aliases are seen."""
+
+    def __init__(self, loader: SpecLoader, origin: str) -> None:
+        self.loader = loader
+        self.origin = origin
+        self.places: dict[Path_, str] = {}
+        self.problems: list[Problem] = []
+        self.count = 0
+
+    def read(self, node: yaml.Node, path: Path_) -> Any:
+        self.count += 1
+        where = f"{self.origin}:{node.start_mark.line + 1}"
+        if self.count > _MOST_VALUES:
+            raise _refuse(where, f"aliases expand this to more than {_MOST_VALUES:,} values")
+        if len(path) > _MOST_DEPTH:
+            raise _refuse(where, f"nested more than {_MOST_DEPTH} levels deep")
+        self.places.setdefault(path, where)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
+        return self.loader.construct_object(node)
+
+    def _mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            where = f"{self.origin}:{key_node.start_mark.line + 1}"
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise _refuse(where, "a key must be a word, not a list or a mapping")
+            key = str(key_node.value)
+            if key in values:
+                dotted = ".".join(map(str, (*path, key)))
+                self.problems.append(Problem(where=where, key=dotted, message="this key is here twice; keep one"))
+                continue
+            self.places[(*path, key)] = where
+            values[key] = self.read(value_node, (*path, key))
+        return values

@@ -1,0 +1,172 @@
+"""What an ending means: the one place that decides.
+
+By exception type first, then by the structure of the message (status, allocator, device), then by exit signal and the
+tail of stderr. No reply is never a success, and a failure that is not memory is never "too big".
+"""
+
+from __future__ import annotations
+
+import signal
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oomtune.domain import (
+    Budget,
+    Kind,
+    Outcome,
+    Purpose,
+    RaisedError,
+    Reply,
+    Stage,
+    Trial,
+    TrialError,
+)
+from oomtune.trials.texts import Diagnosis, classify
+from oomtune.units import MIB, format_bytes
+
+_OUT_OF_MEMORY = {"device_oom": Kind.DEVICE_OOM, "host_oom": Kind.HOST_OOM}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """All that the outside saw of a trial. A negative exit code is the signal that ended it."""
+
+    reply: Reply | None
+    exit_code: int | None
+    stderr_tail: str = ""
+    timed_out: bool = False
+    duration_s: float = 0.0
+
+
+def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
+    """How the trial ended, in the closed set of words that the search and the user know."""
+    kind, error = _verdict(trial, budget, ending)
+    reply = ending.reply or Reply(stage=Stage.BUILD)
+    timed = reply.step_ms[1:] or reply.step_ms
+    points = tuple(point for point in reply.points if point.peak_bytes <= budget.budget_bytes)
+    over = [point.batch_size for point in reply.points if point.peak_bytes > budget.budget_bytes]
+    if over and kind is Kind.FITS:
+        kind, error = Kind.DEVICE_OOM, _over_headroom(max(point.peak_bytes for point in reply.points), budget)
+    return Outcome(
+        kind=kind,
+        stage=reply.stage,
+        peak_bytes=reply.peak_bytes,
+        step_ms=statistics.median(timed) if timed else None,
+        steps_run=len(reply.step_ms),
+        points=points,
+        failed_batch_size=None
+        if kind is Kind.FITS
+        else min(over, default=reply.batch_size or trial.candidate.batch_size),
+        leak_bytes_per_step=leak(reply.memory_after_step_bytes) if trial.purpose is Purpose.CONFIRM else 0,
+        jit_compile=reply.jit_compile,
+        validated=reply.validated,
+        duration_s=ending.duration_s,
+        error=error,
+    )
+
+
+def _verdict(trial: Trial, budget: Budget, ending: Ending) -> tuple[Kind, TrialError | None]:
+    reply = ending.reply
+    if reply is not None and reply.error is not None:
+        return _raised(reply.error)
+    if reply is not None and reply.stage is Stage.DONE:
+        peak = reply.peak_bytes or 0
+        over = trial.purpose is not Purpose.CALIBRATE and peak > budget.budget_bytes
+        return (Kind.DEVICE_OOM, _over_headroom(peak, budget)) if over else (Kind.FITS, None)
+    if ending.timed_out:
+        return Kind.TIMEOUT, TrialError(
+            code="timeout",
+            message=f"no answer after {ending.duration_s:.0f} s",
+            hint="raise trial.timeout if steps of this model really take that long",
+        )
+    return _silent(ending)
+
+
+def _over_headroom(peak: int, budget: Budget) -> TrialError:
+    return TrialError(
+        code="over_headroom",
+        message=f"it ran, but its peak of {format_bytes(peak)} is over the budget of "
+        f"{format_bytes(budget.budget_bytes)} (the limit of {format_bytes(budget.limit_bytes)} "
+        f"less {budget.headroom:.0%} headroom)",
+    )
+
+
+def _raised(error: RaisedError) -> tuple[Kind, TrialError]:
+    """An exception that the worker caught: its type decides where it can, its message where the type is shared."""
+    names = {error.type_name.rsplit(".", 1)[-1], *error.bases}
+    report = TrialError(
+        code="raised",
+        message=f"{error.type_name.rsplit('.', 1)[-1]}: {error.message}",
+        hint=error.hint,
+        traceback=error.traceback,
+    )
+    if "AllocatorStalled" in names:
+        return Kind.DEVICE_OOM, _with_code(report, Kind.DEVICE_OOM, message=error.message)
+    if "MemoryError" in names:
+        return Kind.HOST_OOM, _with_code(report, Kind.HOST_OOM)
+    if "OpError" in names or "JaxRuntimeError" in names or "XlaRuntimeError" in names:
+        diagnosis = classify(f"{error.type_name}: {error.message}")
+        if diagnosis.kind != "not_oom":
+            kind = _OUT_OF_MEMORY[diagnosis.kind]
+            return kind, _with_code(report, kind, message=_first_line(error.message))
+    return Kind.CRASH, report
+
+
+def _with_code(error: TrialError, kind: Kind, *, message: str | None = None) -> TrialError:
+    return TrialError(code=kind.value, message=message or error.message, hint=error.hint)
+
+
+def _first_line(message: str) -> str:
+    """The line that names the tensor, out of a message that may hold a graph's worth of them."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return next((line for line in lines if "OOM" in line or "memory" in line), lines[0] if lines else "")
+
+
+def _silent(ending: Ending) -> tuple[Kind, TrialError]:
+    """The process ended without a reply: its signal and its last words are all there is."""
+    how = _how_it_ended(ending.exit_code)
+    diagnosis: Diagnosis = classify(ending.stderr_tail)
+    if diagnosis.kind != "not_oom":
+        kind = _OUT_OF_MEMORY[diagnosis.kind]
+        return kind, TrialError(code=kind.value, message=f"{how}; its last words: {diagnosis.line}")
+    if ending.exit_code == -signal.SIGKILL:
+        return Kind.HOST_OOM, TrialError(
+            code="host_oom",
+            message=f"{how}, most likely by the kernel because the machine ran out of memory",
+            hint="lower device.memory_limit, or free memory on the machine",
+        )
+    return Kind.CRASH, TrialError(
+        code="died", message=f"{how} without a reply", traceback=ending.stderr_tail, hint=_signal_hint(ending.exit_code)
+    )
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "the trial's process was lost"
+    if exit_code < 0:
+        return f"the trial's process was ended by {signal.Signals(-exit_code).name}"
+    return f"the trial's process exited with code {exit_code}"
+
+
+def _signal_hint(exit_code: int | None) -> str:
+    if exit_code == -signal.SIGILL:
+        return "this CPU says it has instructions that it can't run; set ONEDNN_MAX_CPU_ISA=AVX2 and try again"
+    if exit_code == 0:
+        return "the model's code ended the process; remove sys.exit() or os._exit() from it"
+    return ""
+
+
+def leak(memory_after_step_bytes: Sequence[int]) -> int:
+    """Bytes by which memory climbs with each step, or 0 when it does not.
+
+    The first half of the run settles caches and the optimizer's slots; a leak goes on climbing in the second half,
+    step after step, by more than allocator noise.
+    """
+    later = memory_after_step_bytes[len(memory_after_step_bytes) // 2 :]
+    if len(later) < 4:
+        return 0
+    growths = [after - before for before, after in zip(later, later[1:], strict=False)]
+    climbing = sum(growth > 0 for growth in growths) >= 0.8 * len(growths)
+    per_step = (later[-1] - later[0]) / len(growths)
+    return int(per_step) if climbing and per_step > max(MIB / 64, 0.0005 * later[0]) else 0

@@ -1,0 +1,179 @@
+"""The tuned config: a complete spec again, with the answer and its evidence; written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from oomtune.domain import ProbeResult
+from oomtune.errors import OutputNotWritable, UsageProblem
+from oomtune.spec.text import SpecLoader
+
+FORMAT = 1
+_MOST_BYTES = 4 * 1024**2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedConfig:
+    """The answer, for a training script. `oomtune.keras` has the helpers that apply it."""
+
+    batch_size: int
+    sequence_length: int | None
+    precision: str
+    remat: str
+    gradient_accumulation_steps: int
+    effective_batch_size: int
+    confirmed: bool
+    device_kind: str
+    memory_limit_bytes: int
+    training: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+def tuned_values(
+    values: dict[str, Any], result: ProbeResult, *, spec_sha256: str, probed_at: str, folder: str | None
+) -> dict[str, Any]:
+    """The spec's own values followed by the block `tuned`."""
+    assert result.best is not None, "only a configuration that ran is ever written"
+    candidate = result.best.candidate
+    steps = result.spec.training.accumulation_steps(candidate.batch_size)
+    tuned: dict[str, Any] = {"format": FORMAT, "batch_size": candidate.batch_size}
+    if candidate.sequence_length is not None:
+        tuned["sequence_length"] = candidate.sequence_length
+    tuned |= {
+        "precision": candidate.precision,
+        "remat": candidate.remat,
+        "gradient_accumulation_steps": steps,
+        "effective_batch_size": steps * candidate.batch_size,
+    }
+    if folder is not None:
+        tuned["folder"] = folder
+    tuned["evidence"] = _evidence(result, spec_sha256, probed_at)
+    return {**values, "tuned": tuned}
+
+
+def _evidence(result: ProbeResult, spec_sha256: str, probed_at: str) -> dict[str, Any]:
+    best = result.best
+    assert best is not None, "only a configuration that ran is ever written"
+    confirm = best.confirmed_by.outcome if best.confirmed_by else None
+    peak_bytes = confirm.peak_bytes if confirm else best.peak_bytes
+    step_ms = (confirm.step_ms if confirm else None) or best.step_ms
+    device: dict[str, Any] = {
+        "kind": result.device.kind,
+        "name": result.device.name,
+        "memory_limit_bytes": result.budget.limit_bytes,
+    }
+    if result.device.stands_in_for:
+        device["stands_in_for"] = result.device.stands_in_for
+    evidence: dict[str, Any] = {"confirmed": confirm is not None}
+    if result.problem is not None:
+        evidence["stopped"] = result.problem.message
+    evidence |= {"device": device, "peak_bytes": peak_bytes}
+    if step_ms:
+        evidence["step_ms"] = round(step_ms, 3)
+        evidence["samples_per_second"] = round(best.candidate.batch_size * 1000 / step_ms, 1)
+    evidence |= {
+        "steps_run": confirm.steps_run if confirm else 0,
+        "validation_run": bool(confirm and confirm.validated),
+        "jit_compile": confirm.jit_compile if confirm else None,
+    }
+    if confirm and confirm.leak_bytes_per_step:
+        evidence["leak_bytes_per_step"] = confirm.leak_bytes_per_step
+    if result.next_larger is not None:
+        larger, kind = result.next_larger
+        evidence["next_larger"] = {"batch_size": larger.batch_size, "outcome": kind.value}
+    evidence |= {"trials": len(result.records), **result.environment}
+    return {**evidence, "spec_sha256": spec_sha256, "probed_at": probed_at}
+
+
+def check_output(path: Path, *, force: bool) -> None:
+    """Raise unless the answer can be written here without losing anything that is not ours."""
+    if path.exists() and not force and not _is_ours(path):
+        raise UsageProblem(
+            f"{path} was not written by oomtune and is left as it is", hint="give another file with -o, or --force"
+        )
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".oomtune-"):
+            pass
+    except OSError as error:
+        raise OutputNotWritable(
+            f"nothing can be written in {path.parent}: {error.strerror}", hint="give a file in another folder with -o"
+        ) from None
+
+
+def _is_ours(path: Path) -> bool:
+    """Does this file hold an answer that a probe wrote?"""
+    if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        return False
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), SpecLoader)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
+        return False
+    evidence = _entry(values, "tuned", "evidence")
+    return isinstance(evidence, dict) and "oomtune" in evidence
+
+
+def _entry(values: Any, *keys: str) -> Any:
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+def write_tuned(path: Path, values: dict[str, Any]) -> None:
+    """Write the tuned config whole or not at all: what was there before stays until the new one is complete."""
+    text = "# Written by oomtune probe. The answer is in the block `tuned`; the rest is the spec it was found for.\n"
+    text += yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=110)
+    temporary: str | None = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".oomtune-")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise OutputNotWritable(
+            f"{path} can't be written: {error.strerror}",
+            hint="make room or give another file with -o, and run the same command: no trial is run again",
+        ) from None
+
+
+def load_tuned(path: str | Path) -> TunedConfig:
+    """The answer in a tuned config. Raises `UsageProblem` when the file holds none."""
+    try:
+        values = yaml.load(Path(path).read_text(encoding="utf-8"), SpecLoader)
+    except FileNotFoundError:
+        raise UsageProblem(f"no such file: {path}", hint="make it with: oomtune probe SPEC") from None
+    except (yaml.YAMLError, UnicodeDecodeError, OSError):
+        raise UsageProblem(f"{path} can't be read as YAML") from None
+    tuned = _entry(values, "tuned")
+    device = _entry(tuned, "evidence", "device")
+    if not isinstance(tuned, dict) or not isinstance(device, dict) or tuned.get("format") != FORMAT:
+        raise UsageProblem(f"{path} holds no tuned config", hint="make one with: oomtune probe SPEC")
+    return TunedConfig(
+        batch_size=tuned["batch_size"],
+        sequence_length=tuned.get("sequence_length"),
+        precision=tuned["precision"],
+        remat=tuned["remat"],
+        gradient_accumulation_steps=tuned["gradient_accumulation_steps"],
+        effective_batch_size=tuned["effective_batch_size"],
+        confirmed=tuned["evidence"]["confirmed"],
+        device_kind=device["kind"],
+        memory_limit_bytes=device["memory_limit_bytes"],
+        training=values.get("training") or {},
+        environment=tuned["evidence"].get("needs_environment") or {},
+        evidence=tuned["evidence"],
+    )

@@ -1,0 +1,61 @@
+"""Sizes and durations as people write and read them: `2GiB`, `1500MB`, `10m`."""
+
+from __future__ import annotations
+
+import re
+
+MIB = 1024**2
+
+_BYTES = {
+    "": 1, "b": 1,
+    "k": 1024, "kb": 1000, "kib": 1024,
+    "m": 1024**2, "mb": 1000**2, "mib": 1024**2,
+    "g": 1024**3, "gb": 1000**3, "gib": 1024**3,
+    "t": 1024**4, "tb": 1000**4, "tib": 1024**4,
+}  # fmt: skip
+_SECONDS = {"": 1, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+def _parse(text: str, factors: dict[str, int], examples: str) -> float:
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[2].lower() not in factors:
+        raise ValueError(f"expected {examples}")
+    return float(match[1]) * factors[match[2].lower()]
+
+
+def parse_bytes(text: str) -> int:
+    size = int(_parse(text, _BYTES, "a size such as 2GiB or 1500MB"))
+    if not 1 <= size < 2**60:
+        raise ValueError("expected a size above zero, such as 2GiB or 1500MB")
+    return size
+
+
+def parse_seconds(text: str) -> float:
+    seconds = _parse(text, _SECONDS, "a duration such as 90s, 10m or 2h")
+    if not 0 < seconds < 1e9:
+        raise ValueError("expected a duration above zero, such as 90s, 10m or 2h")
+    return seconds
+
+
+def format_bytes(size: float) -> str:
+    """A size to three significant figures in the unit people would choose."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            break
+        size /= 1024
+    else:
+        unit = "TiB"
+    if unit == "B":
+        return f"{size:.0f} B"
+    return f"{size:.0f} {unit}" if abs(size) >= 100 else f"{size:.1f} {unit}"
+
+
+def format_seconds(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"

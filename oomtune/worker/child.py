@@ -1,0 +1,100 @@
+"""One trial, from the order to the reply."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+
+import keras  # noqa: F401
+import tensorflow as tf  # noqa: F401
+from pydantic import TypeAdapter
+
+import oomtune
+from oomtune.domain import RaisedError, Reply, WorkOrder
+from oomtune.errors import OomtuneError
+from oomtune.worker import describe, device, stall, training
+from oomtune.worker.lifeline import die_with_parent
+from oomtune.worker.progress import Progress
+
+_ORDER = TypeAdapter(WorkOrder)
+_REPLY = TypeAdapter(Reply)
+
+
+class _Mouth:
+    """The reply pipe. Whoever speaks first, the trial or the watchdog, speaks alone, and the process ends."""
+
+    def __init__(self, reply_fd: int) -> None:
+        self.reply_fd = reply_fd
+        self.lock = threading.Lock()
+
+    def say(self, document: bytes) -> None:
+        # Never released: after the reply nothing else may be said. A clean exit can't be relied on after an
+        # out-of-memory error (freed twice, XLA aborts), so the process leaves without one.
+        self.lock.acquire()
+        with os.fdopen(self.reply_fd, "wb") as pipe:
+            pipe.write(document)
+        os._exit(0)
+
+
+def run(*, scratch: str, reply_fd: int, parent_pid: int) -> None:
+    """Carry out the order in the scratch folder, reply, and leave."""
+    die_with_parent(parent_pid)
+    mouth = _Mouth(reply_fd)
+    text = (Path(scratch) / "order.json").read_bytes()
+    if text == b"describe":
+        mouth.say(describe.describe())
+    order = _ORDER.validate_json(text)
+    progress = Progress()
+
+    def reply(error: BaseException | None = None) -> None:
+        mouth.say(_REPLY.dump_json(progress.reply(None if error is None else raised(error))))
+
+    try:
+        device.prepare(order)
+        stall.watch(order, on_stall=reply)
+        training.run(order, progress)
+    except BaseException as error:  # noqa: BLE001 - whatever the user's code raises has to cross the pipe
+        reply(error)
+    reply()
+
+
+def raised(error: BaseException) -> RaisedError:
+    """The exception in a form that needs neither its class nor its process."""
+    kind = type(error)
+    ours = isinstance(error, OomtuneError)
+    return RaisedError(
+        type_name=f"{kind.__module__}.{kind.__qualname__}",
+        bases=tuple(base.__name__ for base in kind.__mro__),
+        message=error.message if isinstance(error, OomtuneError) else str(error),
+        traceback=users_traceback((error.__cause__ or error) if ours else error),
+        hint=error.hint if isinstance(error, OomtuneError) else "",
+    )
+
+
+def users_traceback(error: BaseException) -> str:
+    """The traceback from the first line of the user's own code on; empty when none of it is theirs."""
+    told = traceback.TracebackException.from_exception(error)
+    theirs = [index for index, frame in enumerate(told.stack) if _is_users(frame.filename)]
+    if not theirs:
+        return ""
+    told.stack = traceback.StackSummary.from_list(told.stack[theirs[0] :])
+    return "".join(told.format(chain=False))
+
+
+def _is_users(filename: str) -> bool:
+    path = Path(filename)
+    if filename.startswith("<") or Path(oomtune.__file__).parent in path.parents:
+        return False
+    if {"site-packages", "dist-packages"} & set(path.parts):
+        return False
+    return Path(os.__file__).parent not in path.parents
+
+
+if __name__ == "__main__":
+    sys.path[:] = [entry for entry in sys.path if entry not in ("", os.getcwd())]
+    run(scratch=sys.argv[1], reply_fd=int(sys.argv[2]), parent_pid=os.getppid())
