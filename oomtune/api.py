@@ -84,9 +84,7 @@ def probe(spec: str | Path | Mapping[str, Any], **overrides: Any) -> ProbeResult
     return result
 
 
-def run_probe(
-    source: str | Path | Mapping[str, Any], options: ProbeOptions, observer: Observer
-) -> ProbeResult:
+def run_probe(source: str | Path | Mapping[str, Any], options: ProbeOptions, observer: Observer) -> ProbeResult:
     """The same, telling an observer what happens; a result is returned for every way a search can end."""
     limits = options.limits()
     have_tensorflow = importlib.util.find_spec("tensorflow") is not None

@@ -10,6 +10,9 @@ from oomtune.domain import Point
 # points that the process still had to give.
 _TARGET_SHARE = 0.5
 _ENOUGH_SHARE = 0.3
+_TOO_CLOSE_SHARE = 0.6
+# The curve has left its flat part when the peak is this much above that of the smallest size; less may be noise.
+_RISEN = 1.3
 # The second size is this many times the first; no later one leaps further than this many times the one before.
 _FIRST_LEAP = 4
 _LEAP = 16
@@ -22,14 +25,20 @@ def next_size(climb: Sequence[int], points: Sequence[Point], budget_bytes: int) 
     if not points:
         return climb[0]
     last = points[-1]
-    if last.peak_bytes >= _ENOUGH_SHARE * budget_bytes or last.step_ms > _SLOW_STEP_MS:
+    risen = last.peak_bytes >= _RISEN * points[0].peak_bytes
+    enough = _ENOUGH_SHARE if risen else _TOO_CLOSE_SHARE
+    if last.peak_bytes >= enough * budget_bytes or last.step_ms > _SLOW_STEP_MS:
         return None
-    reach = last.batch_size * _FIRST_LEAP
-    if len(points) > 1:
-        previous = points[-2]
-        slope = (last.peak_bytes - previous.peak_bytes) / (last.batch_size - previous.batch_size)
-        if slope > 0:
-            room = _TARGET_SHARE * budget_bytes - last.peak_bytes
-            reach = int(min(last.batch_size + room / slope, last.batch_size * _LEAP))
-    larger = [size for size in climb if last.batch_size < size <= reach]
+    larger = [size for size in climb if last.batch_size < size <= _reach(points, budget_bytes, risen=risen)]
     return larger[-1] if larger else None
+
+
+def _reach(points: Sequence[Point], budget_bytes: int, *, risen: bool) -> float:
+    last = points[-1]
+    if not risen:
+        # Memory per sample never rises with the batch: this many times the size stays within the budget.
+        return last.batch_size * min(_FIRST_LEAP, 0.95 * budget_bytes / last.peak_bytes)
+    below = next(point for point in reversed(points) if point.peak_bytes * 1.1 < last.peak_bytes)
+    slope = (last.peak_bytes - below.peak_bytes) / (last.batch_size - below.batch_size)
+    room = _TARGET_SHARE * budget_bytes - last.peak_bytes
+    return min(last.batch_size + room / slope, last.batch_size * _LEAP)

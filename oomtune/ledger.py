@@ -59,7 +59,8 @@ class Ledger:
             ledger._begin(fresh=fresh)
         except OSError as error:
             raise OutputNotWritable(
-                f"the ledger can't be written in {folder}: {error.strerror}", hint="make a folder .oomtune beside the spec"
+                f"the ledger can't be written in {folder}: {error.strerror}",
+                hint="make a folder .oomtune beside the spec",
             ) from None
         return ledger
 

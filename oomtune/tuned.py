@@ -13,7 +13,7 @@ import yaml
 
 from oomtune.domain import ProbeResult
 from oomtune.errors import OutputNotWritable, UsageProblem
-from oomtune.spec.text import SpecLoader
+from oomtune.spec.text import parse_text
 
 FORMAT = 1
 _MOST_BYTES = 4 * 1024**2
@@ -113,7 +113,7 @@ def _is_ours(path: Path) -> bool:
     if not path.is_file() or path.stat().st_size > _MOST_BYTES:
         return False
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), SpecLoader)
+        values = parse_text(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
         return False
     evidence = _entry(values, "tuned", "evidence")
@@ -130,21 +130,22 @@ def write_tuned(path: Path, values: dict[str, Any]) -> None:
     """Write the tuned config whole or not at all: what was there before stays until the new one is complete."""
     text = "# Written by oomtune probe. The answer is in the block `tuned`; the rest is the spec it was found for.\n"
     text += yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=110)
-    temporary: str | None = None
+    temporary: Path | None = None
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".oomtune-")
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".oomtune-")
+        temporary = Path(name)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         mask = os.umask(0)
         os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path)
     except OSError as error:
         if temporary is not None:
             with contextlib.suppress(OSError):
-                os.unlink(temporary)
+                temporary.unlink()
         raise OutputNotWritable(
             f"{path} can't be written: {error.strerror}",
             hint="make room or give another file with -o, and run the same command: no trial is run again",
@@ -154,7 +155,7 @@ def write_tuned(path: Path, values: dict[str, Any]) -> None:
 def load_tuned(path: str | Path) -> TunedConfig:
     """The answer in a tuned config. Raises `UsageProblem` when the file holds none."""
     try:
-        values = yaml.load(Path(path).read_text(encoding="utf-8"), SpecLoader)
+        values = parse_text(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageProblem(f"no such file: {path}", hint="make it with: oomtune probe SPEC") from None
     except (yaml.YAMLError, UnicodeDecodeError, OSError):

@@ -40,12 +40,11 @@ def parse_seconds(text: str) -> float:
 
 def format_bytes(size: float) -> str:
     """A size to three significant figures in the unit people would choose."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024:
-            break
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while abs(size) >= 1024 and len(units) > 1:
         size /= 1024
-    else:
-        unit = "TiB"
+        units.pop(0)
+    unit = units[0]
     if unit == "B":
         return f"{size:.0f} B"
     return f"{size:.0f} {unit}" if abs(size) >= 100 else f"{size:.1f} {unit}"

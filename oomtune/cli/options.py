@@ -12,7 +12,9 @@ from rich.console import Console
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a YAML file.", show_default=False)]
 Device = Annotated[
     str | None,
-    typer.Option("--device", envvar="OOMTUNE_DEVICE", metavar="auto|gpu|cpu", help="Where to probe.", show_default=False),
+    typer.Option(
+        "--device", envvar="OOMTUNE_DEVICE", metavar="auto|gpu|cpu", help="Where to probe.", show_default=False
+    ),
 ]
 MemoryLimit = Annotated[
     str | None,

@@ -22,7 +22,9 @@ def command(
     spec: options.Spec,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where to write; SPEC.tuned.yaml by default.", show_default=False),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Where to write; SPEC.tuned.yaml by default.", show_default=False
+        ),
     ] = None,
     device: options.Device = None,
     memory_limit: options.MemoryLimit = None,
@@ -38,12 +40,15 @@ def command(
         ),
     ] = None,
     settings: options.Settings = None,
-    frontier: Annotated[bool, typer.Option("--frontier", help="Run every lane to its edge, not only the winner's.")] = False,
+    frontier: Annotated[
+        bool, typer.Option("--frontier", help="Run every lane to its edge, not only the winner's.")
+    ] = False,
     max_trials: Annotated[
         int | None, typer.Option("--max-trials", metavar="N", help="Stop after so many trials.", show_default=False)
     ] = None,
     time_limit: Annotated[
-        str | None, typer.Option("--time-limit", metavar="TIME", help="Start no trial after, e.g. 10m.", show_default=False)
+        str | None,
+        typer.Option("--time-limit", metavar="TIME", help="Start no trial after, e.g. 10m.", show_default=False),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over; ignore the ledger of earlier runs.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that oomtune did not write.")] = False,

@@ -27,7 +27,9 @@ class NvmlCard:
 def nvml_cards(library: Any = None) -> list[NvmlCard]:
     """Every card that NVML lists; none where there is no driver. `library` stands in for pynvml in tests."""
     if library is None:
-        import pynvml as library
+        import pynvml
+
+        library = pynvml
     try:
         library.nvmlInit()
     except library.NVMLError:

@@ -27,11 +27,12 @@ def resolve(request: DeviceRequest, gpus: tuple[Gpu, ...], cards: list[NvmlCard]
     """The device to probe and its budget. `gpus` are TensorFlow's, `cards` NVML's."""
     if request.kind == "gpu" and not gpus:
         raise NoSuchDevice(
-            "no GPU is visible to TensorFlow", hint="probe on the CPU: --device cpu --memory-limit 4GiB; or: oomtune doctor"
+            "no GPU is visible to TensorFlow",
+            hint="probe on the CPU: --device cpu --memory-limit 4GiB; or: oomtune doctor",
         )
     if request.kind == "cpu" or not gpus:
         return _cpu(request, host_memory())
-    return _gpu(request, gpus[0], (cards or [None])[0])
+    return _gpu(request, gpus[0], cards[0] if cards else None)
 
 
 def _cpu(request: DeviceRequest, memory: HostMemory) -> Resolved:
@@ -54,8 +55,8 @@ def _cpu(request: DeviceRequest, memory: HostMemory) -> Resolved:
 
 def _stand_in_notice(card: Card) -> tuple[str, ...]:
     return (
-        f"the CPU stands in for a {card.name} with {format_bytes(card.usable_bytes)} ({card.basis}): on a real card the "
-        "largest batch has been 15 to 50 % smaller, so leave room or probe there",
+        f"the CPU stands in for a {card.name} with {format_bytes(card.usable_bytes)} ({card.basis}): its answers "
+        "have come out 15 to 50 % above what such cards really hold, so leave room or probe on one",
     )
 
 

@@ -67,7 +67,9 @@ def answer(result: ProbeResult) -> RenderableType:
 
 def _frontier(result: ProbeResult) -> Table:
     """The largest batch that ran, by sequence length and precision; `+` where a larger one may fit."""
-    precisions = [name for name in result.spec.space.precisions if any(p.lane.precision == name for p in result.frontier)]
+    precisions = [
+        name for name in result.spec.space.precisions if any(p.lane.precision == name for p in result.frontier)
+    ]
     lengths = sorted({point.lane.sequence_length or 0 for point in result.frontier})
     batch = {(point.lane.sequence_length or 0, point.lane.precision): point for point in result.frontier}
     table = Table(title="largest batch that ran", title_justify="left", box=box.SIMPLE_HEAD, header_style="dim")

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from oomtune.domain import Lane
 
-# Two points closer than this say more about noise (up to 3 % of the peak) than about slope.
+# Two points closer than this, in batch or in peak, say more about noise (up to 3 % of the peak) than about slope.
 _BASELINE = 0.7
+_RISE = 1.1
 # Without a second sequence length to compare, memory is taken to grow in proportion: true of RNNs and CNNs, and
 # between the two terms of attention.
 _DEFAULT_EXPONENT = 1.0
@@ -35,7 +36,7 @@ def rising_line(peaks: Mapping[int, int]) -> Line | None:
     if len(peaks) < 2:
         return None
     last = max(peaks)
-    below = [batch for batch in peaks if batch <= last * _BASELINE and peaks[batch] < peaks[last]]
+    below = [batch for batch in peaks if batch <= last * _BASELINE and peaks[batch] * _RISE <= peaks[last]]
     if not below:
         return None
     return _through(max(below), peaks[max(below)], last, peaks[last])

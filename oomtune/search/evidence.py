@@ -129,11 +129,7 @@ def _measured(record: TrialRecord) -> Iterator[tuple[Candidate, int, float | Non
     outcome = record.outcome
     for point in outcome.points:
         yield record.trial.candidate.lane.at(point.batch_size), point.peak_bytes, point.step_ms
-    if (
-        outcome.kind is Kind.FITS
-        and outcome.peak_bytes is not None
-        and record.trial.purpose is not Purpose.CALIBRATE
-    ):
+    if outcome.kind is Kind.FITS and outcome.peak_bytes is not None and record.trial.purpose is not Purpose.CALIBRATE:
         yield record.trial.candidate, outcome.peak_bytes, outcome.step_ms
 
 
@@ -153,9 +149,7 @@ def frontier(space: SearchSpace, history: Sequence[TrialRecord]) -> tuple[Fronti
     )
 
 
-def next_larger(
-    space: SearchSpace, history: Sequence[TrialRecord], best: Candidate
-) -> tuple[Candidate, Kind] | None:
+def next_larger(space: SearchSpace, history: Sequence[TrialRecord], best: Candidate) -> tuple[Candidate, Kind] | None:
     """The smallest batch above the best, in its lane, that was run and did not fit."""
     view = lane_views(space, history).get(best.lane)
     larger = [batch for batch in view.failed if batch > best.batch_size] if view else []

@@ -14,7 +14,7 @@ from oomtune.domain import Budget, Fit, Lane, Objective, Purpose, SearchSpace, T
 from oomtune.search.curve import Line, Loan, borrow_line, line_from_one, rising_line
 from oomtune.search.evidence import LaneView, best_fit, lane_views
 from oomtune.search.objective import batch_to_beat, first_from
-from oomtune.search.step import next_batch
+from oomtune.search.step import closes, next_batch
 
 # A lane's own line, drawn from runs in it, is rarely this far off.
 _OWN_DOUBT = 1.1
@@ -54,7 +54,8 @@ def next_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord
     contenders = _contenders(space, budget, views, best)
     if contenders:
         nothing_yet = best is None and any(view.failed for view in views.values())
-        return _trial_in(_choose(space, budget, contenders, best, nothing_yet), space, budget)
+        chosen = _choose(space, budget, contenders, best, nothing_yet)
+        return _trial_in(chosen, space, budget, last=len(contenders) == 1)
     if best is not None and space.objective is Objective.THROUGHPUT:
         smaller = _smaller_batch(space, views)
         if smaller is not None:
@@ -147,7 +148,7 @@ def _by_batch(contenders: list[_Contender], best: Fit | None) -> _Contender:
     return contenders[len(contenders) // 2]
 
 
-def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget) -> Trial:
+def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget, *, last: bool) -> Trial:
     view = contender.view
     if not contender.begun and contender.loan is None and contender.need == space.batch_sizes[0]:
         climb = tuple(_ladder(space.batch_sizes, view.top or space.batch_sizes[-1]))
@@ -155,18 +156,21 @@ def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget) -> Tria
     batch = next_batch(
         view,
         line=contender.line,
+        trusted=contender.loan is None,
         budget_bytes=budget.budget_bytes,
         resolution=space.resolution,
         need=contender.need,
     )
-    return Trial(purpose=Purpose.SEARCH, candidate=contender.lane.at(batch))
+    # In the last lane in question, a batch that would be the answer if it fits is run as long as an answer must be.
+    answers = last and closes(view, batch, space.resolution) and space.objective is not Objective.THROUGHPUT
+    return Trial(purpose=Purpose.CONFIRM if answers else Purpose.SEARCH, candidate=contender.lane.at(batch))
 
 
 def _ladder(axis: Sequence[int], top: int) -> list[int]:
-    """The sizes a calibrating trial may choose among: each about twice the one before."""
+    """The sizes a calibrating trial may choose among: each about 1.4 times the one before."""
     rungs = [axis[0]]
     while rungs[-1] < top:
-        rungs.append(min(first_from(axis, max(rungs[-1] * 2, rungs[-1] + 1)) or top, top))
+        rungs.append(min(first_from(axis, max(rungs[-1] * 1.4, rungs[-1] + 1)) or top, top))
     return rungs
 
 

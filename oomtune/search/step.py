@@ -13,33 +13,64 @@ from oomtune.search.evidence import LaneView
 from oomtune.search.objective import first_from, last_up_to
 
 
-def next_batch(view: LaneView, *, line: Line | None, budget_bytes: int, resolution: float, need: int) -> int:
-    """A batch above everything that fitted and below everything that failed; at least `need`, which is worth having."""
+def next_batch(
+    view: LaneView, *, line: Line | None, trusted: bool, budget_bytes: int, resolution: float, need: int
+) -> int:
+    """A batch above everything that fitted and below everything that failed; at least `need`, which is worth having.
+
+    `trusted` says that the line was drawn from runs in this lane, not borrowed.
+    """
     top = view.top
-    assert top is not None and need <= top, "a lane with nothing left to try is never asked"
+    assert top is not None, "a lane with nothing left to try is never asked"
     floor = need if view.low is None else max(need, _above(view, view.low))
-    if _slow(view):
-        return max(floor, _middle(view, top))
-    guess = _look(view, top, line, budget_bytes, resolution)
+    if line is None or _slow(view):
+        guess = _middle(view, top)
+    elif view.high is None:
+        guess = _upwards(view, line.edge(budget_bytes), trusted=trusted, resolution=resolution)
+    else:
+        guess = _inside(view, top, line.edge(budget_bytes), resolution)
     return min(max(floor, guess), top)
 
 
-def _look(view: LaneView, top: int, line: Line | None, budget_bytes: int, resolution: float) -> int:
-    if line is None:
-        return _middle(view, top)
-    edge = line.edge(budget_bytes)
-    aim = last_up_to(view.axis, edge * (1 - resolution / 2)) or view.axis[0]
+def closes(view: LaneView, batch: int, resolution: float) -> bool:
+    """Would this batch, if it fits, be the lane's answer?"""
+    return view.top is not None and view.top - batch <= resolution * view.top
+
+
+def _upwards(view: LaneView, edge: float, *, trusted: bool, resolution: float) -> int:
+    """Nothing has failed yet. Just over the edge is the cheapest place to learn it from: within the headroom a trial
+    that is too large still runs to its end and gives its peak."""
+    share = 1 + 0.4 * resolution if trusted else 1 - 0.5 * resolution
+    aim = first_from(view.axis, edge * share) or view.axis[-1]
     if view.low is None:
-        return aim if aim <= top else _middle(view, top)
-    over = _just_over(view, view.low, resolution)
-    if view.high is None:
-        # Each fit beyond the prediction makes the next stride longer, so a curve that flattens is outrun.
-        stride = view.low * min(2.0, 1 + max(resolution, 0.005) * 4 ** (len(view.tried) - 1))
-        past = first_from(view.axis, stride) or top
-        return max(aim, over if len(view.tried) < 2 else past)
-    if aim >= top:
-        return _just_under(view, top, resolution)
-    return max(aim, over)
+        return aim
+    # Each fit beyond the prediction makes the next stride longer, so that a curve that flattens is outrun.
+    stride = min(2.0, 1 + max(resolution, 0.005) * 4 ** max(0, len(view.tried) - 1))
+    return max(aim, _just_over(view, view.low, resolution), last_up_to(view.axis, view.low * stride) or 0)
+
+
+def _inside(view: LaneView, top: int, edge: float, resolution: float) -> int:
+    """Something failed. If the line says that the edge is just below that, so does the next trial; but each failure
+    in a row takes the next one further down."""
+    failures = _failures_in_a_row(view)
+    under = first_from(view.axis, top * (1 - min(0.5, max(resolution, 0.005) * 3 ** max(0, failures - 1)))) or top
+    if view.low is None:
+        return min(under, last_up_to(view.axis, edge * (1 - resolution / 2)) or view.axis[0])
+    aim = last_up_to(view.axis, edge * (1 - resolution / 2)) or view.axis[0]
+    if failures > 1:
+        return min(under, max(aim, _above(view, view.low)))
+    if closes(view, aim, resolution * 1.1):
+        return under
+    return max(aim, _just_over(view, view.low, resolution))
+
+
+def _failures_in_a_row(view: LaneView) -> int:
+    count = 0
+    for batch in reversed(view.tried):
+        if batch not in view.failed:
+            break
+        count += 1
+    return count
 
 
 def _just_over(view: LaneView, low: int, resolution: float) -> int:

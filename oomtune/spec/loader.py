@@ -77,7 +77,9 @@ def _document(source: str | Path | Mapping[str, Any]) -> tuple[Document, Path]:
 def _apply_setting(document: Document, setting: str) -> None:
     key, equals, text = setting.partition("=")
     if not equals or not all(key.split(".")):
-        raise UsageProblem(f"--set {setting}: expected key.path=value", hint="for example: --set search.resolution=0.05")
+        raise UsageProblem(
+            f"--set {setting}: expected key.path=value", hint="for example: --set search.resolution=0.05"
+        )
     try:
         document.override(key, parse_value(text), f"--set {key}")
     except yaml.YAMLError:

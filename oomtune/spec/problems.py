@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 import types
 from collections.abc import Iterable
-from typing import Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from oomtune.errors import Problem
 from oomtune.spec.schema import Spec
 from oomtune.spec.text import Document, Path_
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _TAGS = {"number", "list", "mapping", "text"}
 _EXPECTED = {

@@ -199,7 +199,7 @@ class DeviceSection(Section):
         BeforeValidator(lambda value: value if value == "auto" else _size(value)),
         WithJsonSchema({"type": ["string", "integer"], "examples": ["auto", "2GiB"], "default": "auto"}),
     ] = "auto"
-    like: str | None = Field(None, description="the budget of this card, from the catalogue")
+    like: str | None = Field(default=None, description="the budget of this card, from the catalogue")
     headroom: Annotated[float, Field(ge=0, lt=0.9)] = 0.05
     allocator: Literal["default", "cuda_malloc_async"] = "default"
     replicas: Literal[1] = 1

@@ -76,7 +76,9 @@ def read_document(path: Path) -> Document:
                 raise _refuse(origin, "the file is empty", hint="start from a file in configs/")
             if not isinstance(node, yaml.MappingNode):
                 kind = "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
-                raise _refuse(f"{origin}:{node.start_mark.line + 1}", f"expected a mapping with model, dataset, ..., found {kind}")
+                raise _refuse(
+                    f"{origin}:{node.start_mark.line + 1}", f"expected a mapping with model, dataset, ..., found {kind}"
+                )
             reader = _Reader(loader, origin)
             values = reader.read(node, ())
         finally:
@@ -98,6 +100,15 @@ def parse_value(text: str) -> Any:
     try:
         node = loader.get_single_node()
         return None if node is None else _Reader(loader, "").read(node, ())
+    finally:
+        loader.dispose()
+
+
+def parse_text(text: str) -> Any:
+    """A whole YAML text as plain values, numbers as in a spec. Raises `yaml.YAMLError`."""
+    loader = SpecLoader(text)
+    try:
+        return loader.get_single_data()
     finally:
         loader.dispose()
 
@@ -153,10 +164,11 @@ class _Reader:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise _refuse(where, "a key must be a word, not a list or a mapping")
             key = str(key_node.value)
+            inner = (*path, key)
             if key in values:
-                dotted = ".".join(map(str, (*path, key)))
+                dotted = ".".join(map(str, inner))
                 self.problems.append(Problem(where=where, key=dotted, message="this key is here twice; keep one"))
                 continue
-            self.places[(*path, key)] = where
-            values[key] = self.read(value_node, (*path, key))
+            self.places[inner] = where
+            values[key] = self.read(value_node, inner)
         return values

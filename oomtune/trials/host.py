@@ -15,7 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from oomtune.errors import TensorFlowMissing, WorkerBroken
 
@@ -131,11 +131,12 @@ class WorkerHost:
             raise WorkerBroken(f"TensorFlow was not imported within {_START_S:.0f} s") from None
         if "broken" in message:
             raise TensorFlowMissing(
-                f"TensorFlow can't be imported: {message['broken']}", hint="pip install tensorflow, then: oomtune doctor"
+                f"TensorFlow can't be imported: {message['broken']}",
+                hint="pip install tensorflow, then: oomtune doctor",
             )
         self._ready = True
 
-    def _message(self, deadline: float) -> dict[str, object]:
+    def _message(self, deadline: float) -> dict[str, Any]:
         while b"\n" not in self._inbox:
             readable, _, _ = select.select([self._control], [], [], max(0.0, deadline - time.monotonic()))
             if not readable:
@@ -147,7 +148,7 @@ class WorkerHost:
                 )
             self._inbox += data
         line, self._inbox = self._inbox.split(b"\n", 1)
-        message: dict[str, object] = json.loads(line)
+        message: dict[str, Any] = json.loads(line)
         return message
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ tail of stderr. No reply is never a success, and a failure that is not memory is
 
 from __future__ import annotations
 
+import itertools
 import signal
 import statistics
 from collections.abc import Sequence
@@ -166,7 +167,7 @@ def leak(memory_after_step_bytes: Sequence[int]) -> int:
     later = memory_after_step_bytes[len(memory_after_step_bytes) // 2 :]
     if len(later) < 4:
         return 0
-    growths = [after - before for before, after in zip(later, later[1:], strict=False)]
+    growths = [after - before for before, after in itertools.pairwise(later)]
     climbing = sum(growth > 0 for growth in growths) >= 0.8 * len(growths)
     per_step = (later[-1] - later[0]) / len(growths)
     return int(per_step) if climbing and per_step > max(MIB / 64, 0.0005 * later[0]) else 0

@@ -48,7 +48,9 @@ _REFUSED = re.compile(
     r"|dst tensor is not initialized|out of memory in memory space|exceeded hbm capacity",
     re.I,
 )
-_RAN_OUT = re.compile(r"allocator \((?P<allocator>[^)]+)\) ran out of memory trying to allocate (?P<size>[\d.]+\w+)", re.I)
+_RAN_OUT = re.compile(
+    r"allocator \((?P<allocator>[^)]+)\) ran out of memory trying to allocate (?P<size>[\d.]+\w+)", re.I
+)
 _DRIVER = re.compile(
     r"CU(?:DA_ERROR|BLAS_STATUS|DNN_STATUS|SOLVER_STATUS|FFT)_(?:OUT_OF_MEMORY|ALLOC_FAILED)"
     r"|hip_?error_?(?:t\(1002\)|OutOfMemory|MemoryAllocation)|MIOPEN_STATUS_ALLOC_FAILED"
@@ -66,9 +68,14 @@ _HOST = re.compile(
 _HOST_PLACE = re.compile(r"device:CPU|allocator (?:cpu|mklcpu|cpu_pool)\b|\(cpu\)|\(mklcpu\)", re.I)
 # An accelerator, or the budgeted allocator that makes a CPU stand in for one: its limit is the device's.
 _DEVICE_PLACE = re.compile(r"bfc_cpu_allocator|device:(?:GPU|TPU|DML|XLA_GPU)", re.I)
-_OP = re.compile(r"requested by op (?P<by>[\w./]+)|\{\{node (?P<node>[^}]+)\}\}|\[Op:(?P<eager>[\w.]+)\]|\[\[node:? (?P<old>[\w./]+)", re.I)
+_OP = re.compile(
+    r"requested by op (?P<by>[\w./]+)|\{\{node (?P<node>[^}]+)\}\}|\[Op:(?P<eager>[\w.]+)\]"
+    r"|\[\[node:? (?P<old>[\w./]+)",
+    re.I,
+)
 _SIZE = re.compile(
-    r"trying to allocate (?P<size>[\d.]+) ?(?P<unit>[KMGT]?i?B|bytes)?|\((?:rounded to )?(?P<bytes>\d+)(?: bytes)?\)", re.I
+    r"trying to allocate (?P<size>[\d.]+) ?(?P<unit>[KMGT]?i?B|bytes)?|\((?:rounded to )?(?P<bytes>\d+)(?: bytes)?\)",
+    re.I,
 )
 _FACTORS = {"": 1, "b": 1, "bytes": 1, "kib": 2**10, "kb": 10**3, "mib": 2**20, "mb": 10**6, "gib": 2**30, "gb": 10**9}
 

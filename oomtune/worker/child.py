@@ -96,5 +96,5 @@ def _is_users(filename: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.path[:] = [entry for entry in sys.path if entry not in ("", os.getcwd())]
+    sys.path[:] = [entry for entry in sys.path if entry not in ("", str(Path.cwd()))]
     run(scratch=sys.argv[1], reply_fd=int(sys.argv[2]), parent_pid=os.getppid())

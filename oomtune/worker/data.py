@@ -104,7 +104,7 @@ def _longest_first(inputs: Any) -> Any:
 
 
 def _is_per_token(inputs: Any, targets: Any) -> bool:
-    return inputs.ndim > 1 and targets.ndim > 1 and inputs.shape[1] == targets.shape[1]
+    return bool(inputs.ndim > 1 and targets.ndim > 1 and inputs.shape[1] == targets.shape[1])
 
 
 def _fit_length(array: Any, length: int | None) -> Any:

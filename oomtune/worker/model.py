@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -37,7 +37,9 @@ def _from_layers(layers: tuple[ClassConfig, ...], candidate: Candidate) -> keras
         try:
             model.add(maker(**_with_length(layer.config, candidate)))
         except (TypeError, ValueError) as error:
-            raise TrialCrashed(f"{where}: {_first_words(error)}", hint="see that layer in the Keras API docs") from error
+            raise TrialCrashed(
+                f"{where}: {_first_words(error)}", hint="see that layer in the Keras API docs"
+            ) from error
     return model
 
 
@@ -73,7 +75,7 @@ def _from_builder(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.M
 
 def _import_builder(name: str, folder: str) -> Callable[..., Any]:
     module_name, _, function_name = name.partition(":")
-    sys.path[:0] = [folder, os.getcwd()]
+    sys.path[:0] = [folder, str(Path.cwd())]
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -81,7 +83,7 @@ def _import_builder(name: str, folder: str) -> Callable[..., Any]:
         if missing != module_name and not module_name.startswith(f"{missing}."):
             raise  # the module was found; what it imports was not, and its traceback says where
         raise TrialCrashed(
-            f"model.builder: no module named {missing!r}", hint=f"looked in {folder} and {os.getcwd()}"
+            f"model.builder: no module named {missing!r}", hint=f"looked in {folder} and {Path.cwd()!s}"
         ) from None
     builder = getattr(module, function_name, None)
     if not callable(builder):

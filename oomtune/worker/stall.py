@@ -8,7 +8,6 @@ nothing is left that could give memory back.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -52,13 +51,13 @@ def _watch(order: WorkOrder, on_stall: Callable[[AllocatorStalled], None]) -> No
 def _any_thread_busy() -> bool:
     """Is any other thread running, ready to run, or waiting for a disk?"""
     own = str(threading.get_native_id())
-    return any(thread != own and _state(thread) in "RD" for thread in os.listdir("/proc/self/task"))
+    return any(task.name != own and _state(task) in "RD" for task in Path("/proc/self/task").iterdir())
 
 
-def _state(thread: str) -> str:
+def _state(task: Path) -> str:
     try:
         # The name in brackets may itself hold brackets and blanks; the state follows the last one.
-        return Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()[0]
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return "X"  # it ended while we looked
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
-import tensorflow as tf
 
 from oomtune.calibration import next_size
 from oomtune.domain import Candidate, Point, Purpose, Stage, WorkOrder
 from oomtune.errors import TrialCrashed
 from oomtune.worker import data, device, model
 from oomtune.worker.progress import Progress
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 def run(order: WorkOrder, progress: Progress) -> None:
@@ -31,7 +33,7 @@ def run(order: WorkOrder, progress: Progress) -> None:
     progress.stage = Stage.DONE
 
 
-class _Witness(keras.callbacks.Callback):
+class _Witness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships no types
     """Times each step, reads memory after it, and checks that the loss is a number."""
 
     def __init__(self, order: WorkOrder, progress: Progress, warmup_steps: int) -> None:

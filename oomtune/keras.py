@@ -1,0 +1,95 @@
+"""Applying a tuned config inside a training script.
+
+    import oomtune, oomtune.keras
+
+    tuned = oomtune.load_tuned("model.tuned.yaml")
+    oomtune.keras.setup(tuned)                                 # before any TensorFlow op
+    model = build_model(tuned.sequence_length)
+    model.compile(**oomtune.keras.compile_args(tuned))
+    model.fit(oomtune.keras.batch(train, tuned), validation_data=oomtune.keras.batch(valid, tuned))
+
+TensorFlow is imported inside the functions, so that `setup` can still say how it starts.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from oomtune.errors import EnvironmentProblem
+from oomtune.tuned import TunedConfig
+from oomtune.units import MIB
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
+
+def setup(tuned: TunedConfig, *, limit_memory: bool = True) -> None:
+    """Set the precision policy and the memory limit that the answer was confirmed under.
+
+    Call it before the first TensorFlow op. With `limit_memory=False` only the policy is set, and TensorFlow takes
+    what memory it can.
+    """
+    for name, value in tuned.environment.items():
+        os.environ.setdefault(name, value)
+    if limit_memory:
+        _limit_memory(tuned)
+    set_policy(tuned)
+
+
+def set_policy(tuned: TunedConfig) -> None:
+    """Make the tuned precision Keras' global policy."""
+    import keras
+
+    keras.config.set_dtype_policy(tuned.precision)
+
+
+def _limit_memory(tuned: TunedConfig) -> None:
+    limit_mib = tuned.memory_limit_bytes // MIB
+    if tuned.device_kind == "cpu":
+        # Read by TensorFlow when the process first allocates.
+        os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
+        os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(limit_mib)
+        return
+    import tensorflow as tf
+
+    cards = tf.config.list_physical_devices("GPU")
+    if not cards:
+        raise EnvironmentProblem(
+            "this config was tuned on a GPU, and TensorFlow sees none here", hint="setup(tuned, limit_memory=False)"
+        )
+    tf.config.set_logical_device_configuration(cards[0], [tf.config.LogicalDeviceConfiguration(memory_limit=limit_mib)])
+
+
+def batch(dataset: tf.data.Dataset, tuned: TunedConfig, *, drop_remainder: bool = False) -> tf.data.Dataset:
+    """The dataset of single samples in batches of the tuned size, one batch ahead as in the trials."""
+    return dataset.batch(tuned.batch_size, drop_remainder=drop_remainder).prefetch(1)
+
+
+def optimizer(tuned: TunedConfig) -> keras.Optimizer:
+    """The spec's optimizer, accumulating gradients when the effective batch size asks for it."""
+    import keras
+
+    chosen = keras.optimizers.get(tuned.training.get("optimizer") or "adam")
+    if tuned.gradient_accumulation_steps < 2:
+        return chosen
+    steps = {"gradient_accumulation_steps": tuned.gradient_accumulation_steps}
+    return type(chosen).from_config(chosen.get_config() | steps)
+
+
+def compile_args(tuned: TunedConfig) -> dict[str, Any]:
+    """The arguments for `Model.compile` that the trials used."""
+    import keras
+
+    training = tuned.training
+    metrics = training.get("metrics") or []
+    arguments = {
+        "optimizer": optimizer(tuned),
+        "metrics": [entry if isinstance(entry, str) else keras.metrics.get(entry) for entry in metrics],
+        "jit_compile": training.get("jit_compile", "auto"),
+        "run_eagerly": training.get("run_eagerly", False),
+    }
+    if training.get("loss") is not None:
+        arguments["loss"] = keras.losses.get(training["loss"])
+    return arguments
