@@ -25,7 +25,7 @@ def next_size(climb: Sequence[int], points: Sequence[Point], budget_bytes: int) 
     if not points:
         return climb[0]
     last = points[-1]
-    risen = last.peak_bytes >= _RISEN * points[0].peak_bytes
+    risen = last.peak_bytes > _RISEN * points[0].peak_bytes
     enough = _ENOUGH_SHARE if risen else _TOO_CLOSE_SHARE
     if last.peak_bytes >= enough * budget_bytes or last.step_ms > _SLOW_STEP_MS:
         return None
@@ -37,7 +37,7 @@ def _reach(points: Sequence[Point], budget_bytes: int, *, risen: bool) -> float:
     last = points[-1]
     if not risen:
         # Memory per sample never rises with the batch: this many times the size stays within the budget.
-        return last.batch_size * min(_FIRST_LEAP, 0.95 * budget_bytes / last.peak_bytes)
+        return last.batch_size * min(_FIRST_LEAP, 0.95 * budget_bytes / max(1, last.peak_bytes))
     below = next(point for point in reversed(points) if point.peak_bytes * 1.1 < last.peak_bytes)
     slope = (last.peak_bytes - below.peak_bytes) / (last.batch_size - below.batch_size)
     room = _TARGET_SHARE * budget_bytes - last.peak_bytes

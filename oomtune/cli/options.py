@@ -39,6 +39,30 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only th
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="One line a trial, with all that is known of it.")]
 NoColor = Annotated[bool, typer.Option("--no-color", envvar="NO_COLOR", help="No colours.")]
 
+# Of `probe` alone.
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "-o", "--output", metavar="FILE", help="Where to write; SPEC.tuned.yaml by default.", show_default=False
+    ),
+]
+ObjectiveName = Annotated[
+    str | None,
+    typer.Option(
+        "--objective", envvar="OOMTUNE_OBJECTIVE", metavar="NAME",
+        help="tokens, batch_size, sequence_length or throughput.", show_default=False,
+    ),
+]  # fmt: skip
+Frontier = Annotated[bool, typer.Option("--frontier", help="Run every lane to its edge, not only the winner's.")]
+MaxTrials = Annotated[
+    int | None, typer.Option("--max-trials", metavar="N", help="Stop after so many trials.", show_default=False)
+]
+TimeLimit = Annotated[
+    str | None, typer.Option("--time-limit", metavar="TIME", help="Start no trial after, e.g. 10m.", show_default=False)
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; ignore the ledger of earlier runs.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that oomtune did not write.")]
+
 
 def console_for(stream: str, *, no_color: bool) -> Console:
     """A console on stdout or stderr; off a terminal, wide enough not to break lines that scripts read."""

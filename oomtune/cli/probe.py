@@ -6,10 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from oomtune.cli import options
 
@@ -20,38 +17,17 @@ if TYPE_CHECKING:
 
 def command(
     spec: options.Spec,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Where to write; SPEC.tuned.yaml by default.", show_default=False
-        ),
-    ] = None,
+    output: options.Output = None,
     device: options.Device = None,
     memory_limit: options.MemoryLimit = None,
     like: options.Like = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            "--objective",
-            envvar="OOMTUNE_OBJECTIVE",
-            metavar="NAME",
-            help="tokens, batch_size, sequence_length or throughput.",
-            show_default=False,
-        ),
-    ] = None,
+    objective: options.ObjectiveName = None,
     settings: options.Settings = None,
-    frontier: Annotated[
-        bool, typer.Option("--frontier", help="Run every lane to its edge, not only the winner's.")
-    ] = False,
-    max_trials: Annotated[
-        int | None, typer.Option("--max-trials", metavar="N", help="Stop after so many trials.", show_default=False)
-    ] = None,
-    time_limit: Annotated[
-        str | None,
-        typer.Option("--time-limit", metavar="TIME", help="Start no trial after, e.g. 10m.", show_default=False),
-    ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over; ignore the ledger of earlier runs.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that oomtune did not write.")] = False,
+    frontier: options.Frontier = False,
+    max_trials: options.MaxTrials = None,
+    time_limit: options.TimeLimit = None,
+    fresh: options.Fresh = False,
+    force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,

@@ -16,9 +16,8 @@ from oomtune.domain import Lane
 # Two points closer than this, in batch or in peak, say more about noise (up to 3 % of the peak) than about slope.
 _BASELINE = 0.7
 _RISE = 1.1
-# Without a second sequence length to compare, memory is taken to grow in proportion: true of RNNs and CNNs, and
-# between the two terms of attention.
-_DEFAULT_EXPONENT = 1.0
+# Half precision has been seen to halve a model's memory, and not to do more.
+_LEAST_OF_ANOTHER_PRECISION = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +43,9 @@ def rising_line(peaks: Mapping[int, int]) -> Line | None:
 
 def line_from_one(peaks: Mapping[int, int], borrowed: Line | None) -> Line | None:
     """The line through the largest batch known and the fixed part that another lane showed."""
-    if not peaks:
+    last = max(peaks, default=0)
+    if peaks.get(last, 0) <= 0:
         return borrowed
-    last = max(peaks)
     fixed = borrowed.fixed_bytes if borrowed else 0.0
     return _through(0, min(fixed, peaks[last] * 0.9), last, peaks[last])
 
@@ -58,50 +57,62 @@ def _through(batch: int, peak: float, larger_batch: int, larger_peak: float) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loan:
-    """A line borrowed from other lanes, and the factor by which the edge it gives may be too small."""
+    """What other lanes say of one: the line to expect, and the flattest that they leave possible."""
 
-    line: Line
-    doubt: float
+    expected: Line
+    flattest: Line
+    by_two_lengths: bool
 
 
 def borrow_line(lane: Lane, lines: Mapping[Lane, Line]) -> Loan | None:
     """What the lanes run so far say of one that has not been."""
     others = {other: line for other, line in lines.items() if other != lane and other.remat == lane.remat}
     kin = {other: line for other, line in others.items() if other.precision == lane.precision}
-    pool = kin or others
+    pool = kin or _of_one_precision(others)
     if not pool:
         return None
-    if lane.sequence_length is None:
-        return Loan(line=next(iter(pool.values())), doubt=3.0)
-    by_length = sorted(
-        ((other.sequence_length or 1, line) for other, line in pool.items()),
-        key=lambda item: abs(math.log(item[0] / (lane.sequence_length or 1))),
-    )
-    length, line = by_length[0]
-    exponent = _exponent(by_length) or _exponent_elsewhere(others) or _DEFAULT_EXPONENT
-    scale = (lane.sequence_length / length) ** exponent
-    # Between two lengths of its own precision a lane is well known; otherwise the line is a guess.
-    known = bool(kin) and (_exponent(by_length) or _exponent_elsewhere(others)) is not None
+    nearest = sorted(pool, key=lambda other: abs(math.log(_length(other) / _length(lane))))
+    low, high = _per_sample_range(_length(lane), {_length(other): pool[other] for other in nearest[:2]})
+    if not kin:
+        low *= _LEAST_OF_ANOTHER_PRECISION
+    fixed = pool[nearest[0]].fixed_bytes
+    # Half way between the extremes, by ratio: neither a straight line nor a square is assumed.
+    expected = math.sqrt(low * high) if kin else high
     return Loan(
-        line=Line(fixed_bytes=line.fixed_bytes, bytes_per_sample=line.bytes_per_sample * scale),
-        doubt=1.1 if known else 3.0,
+        expected=Line(fixed_bytes=fixed, bytes_per_sample=expected),
+        flattest=Line(fixed_bytes=fixed, bytes_per_sample=low),
+        by_two_lengths=bool(kin) and len(nearest) > 1,
     )
 
 
-def _exponent(by_length: list[tuple[int, Line]]) -> float | None:
-    """How memory per sample grows with the sequence, from the two lines nearest in length."""
-    if len(by_length) < 2 or by_length[0][0] == by_length[1][0]:
-        return None
-    (near, near_line), (far, far_line) = by_length[:2]
-    growth = math.log(far_line.bytes_per_sample / near_line.bytes_per_sample) / math.log(far / near)
-    return min(2.0, max(0.0, growth))
+def _of_one_precision(lines: Mapping[Lane, Line]) -> dict[Lane, Line]:
+    """The lanes of the precision that is known at the most lengths."""
+    by_precision: dict[str, dict[Lane, Line]] = {}
+    for lane, line in lines.items():
+        by_precision.setdefault(lane.precision, {})[lane] = line
+    return max(by_precision.values(), key=len, default={})
 
 
-def _exponent_elsewhere(lines: Mapping[Lane, Line]) -> float | None:
-    """The same from any other precision whose lanes of two lengths have run."""
-    for precision in dict.fromkeys(lane.precision for lane in lines):
-        by_length = [(lane.sequence_length or 1, line) for lane, line in lines.items() if lane.precision == precision]
-        exponent = _exponent(sorted(by_length, key=lambda item: item[0]))
-        if exponent is not None:
-            return exponent
-    return None
+def _length(lane: Lane) -> int:
+    return lane.sequence_length or 1
+
+
+def _per_sample_range(length: int, known: Mapping[int, Line]) -> tuple[float, float]:
+    """The least and the most that a sample of this length may take.
+
+    Memory per sample is a constant, a part by the token and a part by pairs of tokens, none of them negative. Through
+    two known lengths the extremes are the straight line and the square; from one known length, no growth and the
+    square.
+    """
+    if len(known) == 1:
+        ((other, line),) = known.items()
+        ends = [line.bytes_per_sample, line.bytes_per_sample * (length / other) ** 2]
+        return min(ends), max(ends)
+    (near, near_line), (far, far_line) = known.items()
+    ends = []
+    for power in (1, 2):
+        share = (length**power - near**power) / (far**power - near**power)
+        ends.append(near_line.bytes_per_sample + share * (far_line.bytes_per_sample - near_line.bytes_per_sample))
+    # Noise in the known lines must not predict that a sample takes nothing.
+    floor = 0.5 * min(near_line.bytes_per_sample, far_line.bytes_per_sample) * min(1, length / min(known)) ** 2
+    return max(floor, min(ends)), max(floor, *ends)

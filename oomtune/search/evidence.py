@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from oomtune.domain import Candidate, Fit, FrontierPoint, Kind, Lane, Purpose, SearchSpace, TrialRecord
+from oomtune.domain import Candidate, Fit, FrontierPoint, Kind, Lane, Purpose, SearchSpace, Stage, TrialRecord
 from oomtune.search.objective import rank
 
 
@@ -16,12 +16,12 @@ class LaneView:
 
     lane: Lane
     axis: Sequence[int]
-    fits: dict[int, int] = field(default_factory=dict)
-    failed: dict[int, Kind] = field(default_factory=dict)
-    peaks: dict[int, int] = field(default_factory=dict)
-    tried: tuple[int, ...] = ()
+    fits: dict[int, int]
+    failed: dict[int, Kind]
+    peaks: dict[int, int]
+    tried: tuple[int, ...]
     """Batches of the trials after calibration, in the order they ran."""
-    ceiling: int | None = None
+    ceiling: int | None
     """A batch that failed at a shorter sequence, and so is taken to fail here."""
 
     @property
@@ -50,54 +50,62 @@ class LaneView:
 
 def lane_views(space: SearchSpace, history: Sequence[TrialRecord]) -> dict[Lane, LaneView]:
     """Every lane of the space, in order of preference, with what history says of it."""
-    own = {lane: LaneView(lane=lane, axis=space.batch_sizes) for lane in space.lanes()}
+    by_lane: dict[Lane, list[TrialRecord]] = {}
     for record in history:
-        view = own.get(record.trial.candidate.lane)
-        if view is not None:
-            own[view.lane] = _with_record(view, record)
-    return {lane: _with_ceiling(view, own) for lane, view in own.items()}
+        by_lane.setdefault(record.trial.candidate.lane, []).append(record)
+    failed = {lane: _failed(records) for lane, records in by_lane.items()}
+    return {
+        lane: _view(lane, space.batch_sizes, by_lane.get(lane, ()), failed.get(lane, {}), _ceiling(lane, failed))
+        for lane in space.lanes()
+    }
 
 
-def _with_record(view: LaneView, record: TrialRecord) -> LaneView:
-    outcome, batch = record.outcome, record.trial.candidate.batch_size
-    fits, failed, peaks, tried = dict(view.fits), dict(view.failed), dict(view.peaks), view.tried
-    for point in outcome.points:
-        fits[point.batch_size] = peaks[point.batch_size] = point.peak_bytes
-    if record.trial.purpose is not Purpose.CALIBRATE:
-        tried = (*tried, batch)
-        if outcome.peak_bytes is not None and outcome.stage == "done":
-            peaks[batch] = max(outcome.peak_bytes, peaks.get(batch, 0))
-    if outcome.kind is Kind.FITS and outcome.peak_bytes is not None and record.trial.purpose is not Purpose.CALIBRATE:
-        fits[batch] = peaks[batch]
-    elif outcome.kind in (Kind.DEVICE_OOM, Kind.HOST_OOM, Kind.TIMEOUT):
-        failed[outcome.failed_batch_size or batch] = outcome.kind
-    # A batch that fitted once and failed once, as when a confirm run fails, is one that does not fit.
-    fits = {size: peak for size, peak in fits.items() if size not in failed}
-    return LaneView(lane=view.lane, axis=view.axis, fits=fits, failed=failed, peaks=peaks, tried=tried)
+def _failed(records: Sequence[TrialRecord]) -> dict[int, Kind]:
+    """The batches that did not fit, whatever bounded them. A crash is not among them: it is no matter of size."""
+    return {
+        record.outcome.failed_batch_size or record.trial.candidate.batch_size: record.outcome.kind
+        for record in records
+        if record.outcome.kind in (Kind.DEVICE_OOM, Kind.HOST_OOM, Kind.TIMEOUT)
+    }
 
 
-def _with_ceiling(view: LaneView, own: dict[Lane, LaneView]) -> LaneView:
-    """A longer sequence never needs less memory, so a failure at a shorter one bounds this lane too."""
-    length = view.lane.sequence_length
-    if length is None:
-        return view
-    walls = [
-        min(other.failed)
-        for lane, other in own.items()
-        if other.failed
-        and lane.sequence_length is not None
-        and lane.sequence_length < length
-        and (lane.precision, lane.remat) == (view.lane.precision, view.lane.remat)
-    ]
+def _view(
+    lane: Lane, axis: Sequence[int], records: Sequence[TrialRecord], failed: dict[int, Kind], ceiling: int | None
+) -> LaneView:
+    fits: dict[int, int] = {}
+    peaks: dict[int, int] = {}
+    for record in records:
+        for candidate, peak_bytes, _ in _measured(record):
+            fits[candidate.batch_size] = peaks[candidate.batch_size] = peak_bytes
+        if record.outcome.stage is Stage.DONE and record.trial.purpose is not Purpose.CALIBRATE:
+            peaks[record.trial.candidate.batch_size] = record.outcome.peak_bytes or 0
     return LaneView(
-        lane=view.lane,
-        axis=view.axis,
-        fits=view.fits,
-        failed=view.failed,
-        peaks=view.peaks,
-        tried=view.tried,
-        ceiling=min(walls, default=None),
+        lane=lane,
+        axis=axis,
+        # A batch that fitted once and failed once, as when a confirm run fails, is one that does not fit.
+        fits={batch: peak for batch, peak in fits.items() if batch not in failed},
+        failed=failed,
+        peaks=peaks,
+        tried=tuple(
+            record.trial.candidate.batch_size for record in records if record.trial.purpose is not Purpose.CALIBRATE
+        ),
+        ceiling=ceiling,
     )
+
+
+def _ceiling(lane: Lane, failed: Mapping[Lane, dict[int, Kind]]) -> int | None:
+    """A longer sequence never needs less memory, so the smallest failure at a shorter one bounds this lane too."""
+    if lane.sequence_length is None:
+        return None
+    walls = [
+        min(batches)
+        for other, batches in failed.items()
+        if batches
+        and (other.precision, other.remat) == (lane.precision, lane.remat)
+        and other.sequence_length is not None
+        and other.sequence_length < lane.sequence_length
+    ]
+    return min(walls, default=None)
 
 
 def all_fits(history: Sequence[TrialRecord]) -> Iterator[Fit]:

@@ -34,7 +34,7 @@ def trials_ahead(space: SearchSpace, budget: Budget, history: Sequence[TrialReco
     while len(ahead) < _MOST_TRIALS and (trial := next_trial(space, budget, played)) is not None:
         lane = trial.candidate.lane
         loan = borrow_line(lane, lines)
-        line = lines.get(lane) or line_from_one(views[lane].peaks, loan.line if loan else None)
+        line = lines.get(lane) or line_from_one(views[lane].peaks, loan.expected if loan else None)
         played.append(_as_predicted(trial, len(played) + 1, line, budget))
         ahead.append(trial.purpose)
     return ahead

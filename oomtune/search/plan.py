@@ -16,8 +16,8 @@ from oomtune.search.evidence import LaneView, best_fit, lane_views
 from oomtune.search.objective import batch_to_beat, first_from
 from oomtune.search.step import closes, next_batch
 
-# A lane's own line, drawn from runs in it, is rarely this far off.
-_OWN_DOUBT = 1.1
+# Noise and fragmentation make even a lane's own line miss by this much.
+_DOUBT = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def _contenders(
         if need is None or view.top is None or need > view.top:
             continue
         loan = None if lane in lines else borrow_line(lane, lines)
-        line = lines.get(lane) or line_from_one(view.peaks, loan.line if loan else None)
+        line = lines.get(lane) or line_from_one(view.peaks, loan.expected if loan else None)
         contender = _Contender(view=view, need=need, loan=loan, line=line)
         if space.every_lane or not _hopeless(contender, lane in lines, space, budget):
             contenders.append(contender)
@@ -99,10 +99,10 @@ def _need(space: SearchSpace, lane: Lane, best: Fit) -> int | None:
 
 def _hopeless(contender: _Contender, own_line: bool, space: SearchSpace, budget: Budget) -> bool:
     """Does the curve leave no room, even if it is as wrong as it may be? Never asked when the answer must be exact."""
-    if space.resolution == 0 or contender.line is None or not (own_line or contender.loan):
+    if space.resolution == 0:
         return False
-    doubt = _OWN_DOUBT if own_line or contender.loan is None else contender.loan.doubt
-    return contender.line.edge(budget.budget_bytes) * doubt < contender.need
+    line = contender.line if own_line else contender.loan.flattest if contender.loan else None
+    return line is not None and line.edge(budget.budget_bytes) * _DOUBT < contender.need
 
 
 def _choose(
@@ -125,7 +125,7 @@ def _by_tokens(contenders: list[_Contender], budget: Budget, *, nothing_yet: boo
     if nothing_yet:
         # The most preferred lane can't hold its smallest batch: only the shortest sequence says whether any can.
         return min(contenders, key=lambda contender: contender.length)
-    untold = [contender for contender in contenders if contender.loan and contender.loan.doubt > 2]
+    untold = [contender for contender in contenders if contender.loan and not contender.loan.by_two_lengths]
     if untold and len(untold) == len(contenders):
         return min(untold, key=lambda contender: contender.length)
     return max(contenders, key=lambda contender: contender.tokens(budget.budget_bytes))

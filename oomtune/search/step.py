@@ -44,8 +44,8 @@ def _upwards(view: LaneView, edge: float, *, trusted: bool, resolution: float) -
     aim = first_from(view.axis, edge * share) or view.axis[-1]
     if view.low is None:
         return aim
-    # Each fit beyond the prediction makes the next stride longer, so that a curve that flattens is outrun.
-    stride = min(2.0, 1 + max(resolution, 0.005) * 4 ** max(0, len(view.tried) - 1))
+    # Small strides that all fit grow longer, so that a curve that flattens is outrun.
+    stride = min(2.0, 1 + max(resolution, 0.005) * 4 ** max(0, _small_strides(view) - 1))
     return max(aim, _just_over(view, view.low, resolution), last_up_to(view.axis, view.low * stride) or 0)
 
 
@@ -62,6 +62,16 @@ def _inside(view: LaneView, top: int, edge: float, resolution: float) -> int:
     if closes(view, aim, resolution * 1.1):
         return under
     return max(aim, _just_over(view, view.low, resolution))
+
+
+def _small_strides(view: LaneView) -> int:
+    """How many trials in a row, the last included, fitted and gained less than a tenth."""
+    count = 0
+    for before, batch in zip(view.tried[-2::-1], view.tried[:0:-1], strict=True):
+        if batch in view.failed or not before < batch < before * 1.1:
+            break
+        count += 1
+    return count
 
 
 def _failures_in_a_row(view: LaneView) -> int:

@@ -101,10 +101,14 @@ def _expected(kind: str, context: dict[str, Any], fallback: str) -> str:
     }
     if kind in bounds:
         name, words = bounds[kind]
-        return f"expected {words.format(context[name])}"
+        return f"expected {words.format(_plain(context[name]))}"
     if kind == "string_pattern_mismatch":
         return "expected package.module:function"
     return _EXPECTED.get(kind, fallback)
+
+
+def _plain(bound: float) -> str:
+    return str(int(bound)) if bound == int(bound) else str(bound)
 
 
 def _literal(expected: str, got: object) -> str:

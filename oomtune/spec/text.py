@@ -16,6 +16,7 @@ Path_ = tuple[str | int, ...]
 _MOST_BYTES = 1024**2
 _MOST_VALUES = 100_000
 _MOST_DEPTH = 50
+_PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
 
 class SpecLoader(yaml.SafeLoader):
@@ -151,6 +152,8 @@ class _Reader:
         if len(path) > _MOST_DEPTH:
             raise _refuse(where, f"nested more than {_MOST_DEPTH} levels deep")
         self.places.setdefault(path, where)
+        if node.tag not in _PLAIN_TAGS and not isinstance(node, yaml.ScalarNode):
+            raise _refuse(where, f"not valid YAML here: the tag {node.tag!r} is not plain data")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):

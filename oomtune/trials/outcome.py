@@ -44,7 +44,6 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
     """How the trial ended, in the closed set of words that the search and the user know."""
     kind, error = _verdict(trial, budget, ending)
     reply = ending.reply or Reply(stage=Stage.BUILD)
-    timed = reply.step_ms[1:] or reply.step_ms
     points = tuple(point for point in reply.points if point.peak_bytes <= budget.budget_bytes)
     over = [point.batch_size for point in reply.points if point.peak_bytes > budget.budget_bytes]
     if over and kind is Kind.FITS:
@@ -53,7 +52,7 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
         kind=kind,
         stage=reply.stage,
         peak_bytes=reply.peak_bytes,
-        step_ms=statistics.median(timed) if timed else None,
+        step_ms=statistics.median(reply.step_ms) if reply.step_ms else None,
         steps_run=len(reply.step_ms),
         points=points,
         failed_batch_size=None

@@ -1,0 +1,63 @@
+"""What a probe found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from oomtune.domain.search import Budget, Candidate, Kind, Lane, _Word
+from oomtune.domain.spec import Device, ProbeSpec
+from oomtune.domain.trial import TrialError, TrialRecord
+
+
+class Verdict(_Word):
+    TUNED = "tuned"
+    STOPPED = "stopped"
+    NOTHING_FITS = "nothing_fits"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A candidate that ran and fitted, with what was seen when it did."""
+
+    candidate: Candidate
+    peak_bytes: int
+    step_ms: float | None
+    confirmed_by: TrialRecord | None = None
+
+    @property
+    def samples_per_second(self) -> float | None:
+        return self.candidate.batch_size * 1000 / self.step_ms if self.step_ms else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierPoint:
+    """The largest batch known to fit in a lane; `run` to the edge, or only `partly`."""
+
+    lane: Lane
+    batch_size: int
+    certainty: Literal["run", "partly"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    """What a probe found, with every trial it stands on."""
+
+    verdict: Verdict
+    spec: ProbeSpec
+    device: Device
+    budget: Budget
+    records: tuple[TrialRecord, ...]
+    best: Fit | None = None
+    frontier: tuple[FrontierPoint, ...] = ()
+    next_larger: tuple[Candidate, Kind] | None = None
+    """The smallest larger batch in the winner's lane that was tried, and how it ended."""
+    problem: TrialError | None = None
+    """Why there is no confirmed answer, when there is none."""
+    new_trials: int = 0
+    environment: dict[str, Any] = field(default_factory=dict)
+    tuned_path: str | None = None
+    ledger_path: str | None = None
+    notices: tuple[str, ...] = ()

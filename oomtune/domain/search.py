@@ -1,0 +1,116 @@
+"""What may be tried: candidates, lanes, the space they span, and the budget they must stay within."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class _Word(str, Enum):
+    """A closed set of words that read as themselves in JSON, YAML and messages."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Purpose(_Word):
+    CALIBRATE = "calibrate"
+    SEARCH = "search"
+    CONFIRM = "confirm"
+
+
+class Kind(_Word):
+    FITS = "fits"
+    DEVICE_OOM = "device_oom"
+    HOST_OOM = "host_oom"
+    TIMEOUT = "timeout"
+    CRASH = "crash"
+
+
+class Stage(_Word):
+    BUILD = "build"
+    DATA = "data"
+    WARMUP = "warmup"
+    TRAIN = "train"
+    VALIDATE = "validate"
+    DONE = "done"
+
+
+class Objective(_Word):
+    TOKENS = "tokens"
+    BATCH_SIZE = "batch_size"
+    SEQUENCE_LENGTH = "sequence_length"
+    THROUGHPUT = "throughput"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    sequence_length: int | None
+    precision: str
+    remat: str = "none"
+
+    def at(self, batch_size: int) -> Candidate:
+        return Candidate(
+            batch_size=batch_size, sequence_length=self.sequence_length, precision=self.precision, remat=self.remat
+        )
+
+    def __str__(self) -> str:
+        length = f"sequence {self.sequence_length}, " if self.sequence_length is not None else ""
+        return f"{length}{self.precision}" + (f", remat {self.remat}" if self.remat != "none" else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    batch_size: int
+    sequence_length: int | None = None
+    precision: str = "float32"
+    remat: str = "none"
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(sequence_length=self.sequence_length, precision=self.precision, remat=self.remat)
+
+    @property
+    def tokens(self) -> int:
+        """Batch size times sequence length; samples when there is no sequence axis."""
+        return self.batch_size * (self.sequence_length or 1)
+
+    def __str__(self) -> str:
+        return f"batch {self.batch_size}, {self.lane}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSpace:
+    """What may be tried, and what counts as better. Axes ascend; precisions are most preferred first."""
+
+    batch_sizes: Sequence[int]
+    sequence_lengths: tuple[int, ...] | None = None
+    precisions: tuple[str, ...] = ("float32",)
+    remats: tuple[str, ...] = ("none",)
+    objective: Objective = Objective.TOKENS
+    resolution: float = 0.02
+    every_lane: bool = False
+
+    def lanes(self) -> list[Lane]:
+        """Every lane, most preferred first: the longest sequence, then the precision listed first."""
+        lengths: Sequence[int | None] = (None,) if self.sequence_lengths is None else self.sequence_lengths[::-1]
+        return [
+            Lane(sequence_length=length, precision=precision, remat=remat)
+            for length in lengths
+            for precision in self.precisions
+            for remat in self.remats
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """`limit_bytes` is what the device gives; `budget_bytes` is what a configuration may use of it at its peak."""
+
+    limit_bytes: int
+    headroom: float = 0.05
+
+    @property
+    def budget_bytes(self) -> int:
+        return math.floor(self.limit_bytes * (1 - self.headroom))

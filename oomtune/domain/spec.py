@@ -1,0 +1,116 @@
+"""What a spec says, once it has passed the border."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from oomtune.domain.search import SearchSpace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassConfig:
+    """A Keras object by name, as Keras itself serialises one."""
+
+    class_name: str
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    layers: tuple[ClassConfig, ...] = ()
+    builder: str | None = None
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """One tensor of a sample; the word `sequence_length` in the shape stands for the value under trial."""
+
+    shape: tuple[int | Literal["sequence_length"], ...]
+    dtype: str
+    max: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticData:
+    inputs: TensorSpec
+    targets: TensorSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NpzData:
+    path: str
+    inputs: str
+    targets: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetSpec:
+    """Exactly one of its entries is set."""
+
+    synthetic: SyntheticData | None = None
+    npz: NpzData | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSpec:
+    optimizer: str | ClassConfig = "adam"
+    loss: str | ClassConfig | None = None
+    metrics: tuple[str | ClassConfig, ...] = ()
+    jit_compile: bool | None = None
+    """None is Keras' own choice on the device being probed."""
+    effective_batch_size: int | None = None
+    validation_batch_size: int | None = None
+    """None is the batch size under trial; 0 is no validation."""
+    run_eagerly: bool = False
+
+    def accumulation_steps(self, batch_size: int) -> int:
+        """How many batches of this size make up at least the effective batch size."""
+        if self.effective_batch_size is None:
+            return 1
+        return math.ceil(self.effective_batch_size / batch_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSettings:
+    warmup_steps: int = 1
+    steps: int = 3
+    confirm_steps: int = 20
+    timeout_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRequest:
+    """What the spec and flags ask of the device. A limit of None is `auto`."""
+
+    kind: Literal["auto", "gpu", "cpu"] = "auto"
+    memory_limit_bytes: int | None = None
+    like: str | None = None
+    headroom: float = 0.05
+    allocator: Literal["default", "cuda_malloc_async"] = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """The device a probe runs on, as found. `stands_in_for` is a card of the catalogue whose budget the CPU has."""
+
+    kind: Literal["gpu", "cpu"]
+    name: str
+    index: int = 0
+    allocator: Literal["default", "cuda_malloc_async"] = "default"
+    stands_in_for: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSpec:
+    name: str
+    folder: str
+    """Where the spec lives: paths and builders are found from here."""
+    model: ModelSpec
+    dataset: DatasetSpec
+    training: TrainingSpec
+    space: SearchSpace
+    device: DeviceRequest
+    trial: TrialSettings

@@ -1,0 +1,105 @@
+"""What tests share: the real command line in a process of its own, and specs small enough to probe in seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.specs import small_spec
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.out)
+        return document
+
+
+class Cli:
+    """The `oomtune` command with a state folder of its own, so that no test sees another's ledgers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("OOMTUNE_")}
+        self.environment = {**inherited, "XDG_STATE_HOME": str(folder / "state")}
+
+    def __call__(self, *words: str | Path, env: dict[str, str] | None = None, timeout: float = 300) -> Ran:
+        process = self.start(*words, env=env)
+        out, err = process.communicate(timeout=timeout)
+        return Ran(process.returncode, out, err)
+
+    def start(
+        self, *words: str | Path, env: dict[str, str] | None = None, before: Callable[[], None] | None = None
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "oomtune", *map(str, words)],
+            cwd=self.folder,
+            env={**self.environment, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=before,  # noqa: PLW1509 - the test process has no threads of its own
+        )
+
+    def ledgers(self) -> list[Path]:
+        return sorted((self.folder / "state" / "oomtune" / "ledgers").glob("*.jsonl"))
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path)
+
+
+@pytest.fixture
+def spec_file(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a small spec, with dotted keys overridden, and gives its path."""
+
+    def write(name: str = "model.yaml", **overrides: Any) -> Path:
+        path = tmp_path / name
+        path.write_text(yaml.safe_dump(small_spec(**overrides), sort_keys=False))
+        return path
+
+    return write
+
+
+def processes_with(marker: str) -> list[int]:
+    """The processes that have this text in their environment: all that a marked command started, whatever they do."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            environment = (entry / "environ").read_bytes()
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if marker.encode() in environment and state != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Iterator[str]:
+    """A value for the environment that only this test's processes have; what is left of them is ended."""
+    value = f"marker-{tmp_path.name}-{os.getpid()}"
+    yield value
+    for pid in processes_with(value):
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,130 @@
+"""What an ending means, decided from type, then structure, then signal and last words."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from oomtune.domain import Budget, Candidate, Kind, Point, Purpose, RaisedError, Reply, Stage, Trial
+from oomtune.trials.outcome import Ending, decide, leak
+
+BUDGET = Budget(limit_bytes=1000, headroom=0.1)
+SEARCH = Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=8))
+CONFIRM = Trial(purpose=Purpose.CONFIRM, candidate=Candidate(batch_size=8))
+CLIMB = Trial(purpose=Purpose.CALIBRATE, candidate=Candidate(batch_size=1), climb=(1, 4, 16))
+
+
+def done(peak: int) -> Reply:
+    return Reply(stage=Stage.DONE, peak_bytes=peak, step_ms=(3.0, 1.0, 2.0), validated=True)
+
+
+def raised(name: str, *bases: str, message: str = "") -> Reply:
+    error = RaisedError(type_name=f"somewhere.{name}", bases=(name, *bases, "Exception"), message=message, traceback="")
+    return Reply(stage=Stage.TRAIN, error=error)
+
+
+def test_a_run_within_the_budget_fits() -> None:
+    outcome = decide(SEARCH, BUDGET, Ending(reply=done(900), exit_code=0))
+    assert (outcome.kind, outcome.peak_bytes, outcome.step_ms, outcome.steps_run) == (Kind.FITS, 900, 2.0, 3)
+    assert outcome.validated
+    assert outcome.failed_batch_size is None
+
+
+def test_a_run_that_eats_into_the_headroom_does_not_fit_and_says_so() -> None:
+    outcome = decide(SEARCH, BUDGET, Ending(reply=done(901), exit_code=0))
+    assert (outcome.kind, outcome.stage) == (Kind.DEVICE_OOM, Stage.DONE)
+    assert outcome.error is not None
+    assert "less 10% headroom" in outcome.error.message
+
+
+RESOURCE = (
+    "OOM when allocating tensor with shape[8,9] and type float on /job:localhost/device:GPU:0 by allocator GPU_0_bfc"
+)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (raised("ResourceExhaustedError", "OpError", message=RESOURCE), Kind.DEVICE_OOM),
+        (raised("AllocatorStalled", message="no room"), Kind.DEVICE_OOM),
+        (raised("InternalError", "OpError", message="Dst tensor is not initialized."), Kind.DEVICE_OOM),
+        (
+            raised("XlaRuntimeError", message="RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes"),
+            Kind.DEVICE_OOM,
+        ),
+        (raised("MemoryError"), Kind.HOST_OOM),
+        (raised("_ArrayMemoryError", "MemoryError"), Kind.HOST_OOM),
+        (raised("ResourceExhaustedError", "OpError", message="model.tempstate1; No space left on device"), Kind.CRASH),
+        (raised("ValueError", message=RESOURCE), Kind.CRASH),
+        (raised("InvalidArgumentError", "OpError", message="Incompatible shapes: [8,9] vs. [9]"), Kind.CRASH),
+        (raised("SystemExit"), Kind.CRASH),
+    ],
+)
+def test_the_type_decides_and_then_the_structure_of_the_message(reply: Reply, kind: Kind) -> None:
+    outcome = decide(SEARCH, BUDGET, Ending(reply=reply, exit_code=0))
+    assert outcome.kind is kind
+    assert outcome.error is not None
+    assert outcome.failed_batch_size == 8
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind"),
+    [
+        (Ending(reply=None, exit_code=-signal.SIGKILL), Kind.HOST_OOM),
+        (Ending(reply=None, exit_code=-signal.SIGKILL, timed_out=True, duration_s=9), Kind.TIMEOUT),
+        (Ending(reply=None, exit_code=-signal.SIGABRT, stderr_tail="terminate called: std::bad_alloc"), Kind.HOST_OOM),
+        (
+            Ending(reply=None, exit_code=-signal.SIGABRT, stderr_tail="Check failed: CUDNN_STATUS_ALLOC_FAILED"),
+            Kind.DEVICE_OOM,
+        ),
+        (Ending(reply=None, exit_code=-signal.SIGSEGV), Kind.CRASH),
+        (Ending(reply=None, exit_code=-signal.SIGILL), Kind.CRASH),
+        (Ending(reply=None, exit_code=0), Kind.CRASH),
+        (Ending(reply=None, exit_code=3, stderr_tail="some words"), Kind.CRASH),
+        (Ending(reply=None, exit_code=None), Kind.CRASH),
+        (Ending(reply=Reply(stage=Stage.TRAIN, step_ms=(1.0,)), exit_code=0), Kind.CRASH),
+    ],
+)
+def test_no_reply_is_never_a_success(ending: Ending, kind: Kind) -> None:
+    outcome = decide(SEARCH, BUDGET, ending)
+    assert outcome.kind is kind
+    assert outcome.error is not None
+    assert outcome.error.message
+
+
+def test_a_climb_keeps_the_points_it_had_when_it_ran_out() -> None:
+    points = (Point(batch_size=1, peak_bytes=100, step_ms=1), Point(batch_size=4, peak_bytes=400, step_ms=1))
+    error = RaisedError(type_name="x.AllocatorStalled", bases=(), message="no room", traceback="")
+    reply = Reply(stage=Stage.TRAIN, points=points, batch_size=16, error=error)
+    outcome = decide(CLIMB, BUDGET, Ending(reply=reply, exit_code=0))
+    assert (outcome.kind, outcome.points, outcome.failed_batch_size) == (Kind.DEVICE_OOM, points, 16)
+
+
+def test_a_point_of_a_climb_that_is_over_the_budget_is_no_fit() -> None:
+    points = (Point(batch_size=1, peak_bytes=100, step_ms=1), Point(batch_size=4, peak_bytes=950, step_ms=1))
+    outcome = decide(CLIMB, BUDGET, Ending(reply=Reply(stage=Stage.DONE, points=points, peak_bytes=950), exit_code=0))
+    assert outcome.kind is Kind.DEVICE_OOM
+    assert [point.batch_size for point in outcome.points] == [1]
+    assert outcome.failed_batch_size == 4
+
+
+MIB = 1024**2
+
+
+@pytest.mark.parametrize(
+    ("memory", "per_step"),
+    [
+        ([10 * MIB] * 20, 0),
+        ([10 * MIB + step * 100_000 for step in range(20)], 100_000),
+        ([10 * MIB + min(step, 9) * MIB for step in range(20)], 0),
+        ([10 * MIB + (step % 2) * MIB for step in range(20)], 0),
+        ([10 * MIB, 11 * MIB], 0),
+        ([], 0),
+    ],
+    ids=["steady", "climbing", "settling", "swinging", "too short", "none"],
+)
+def test_only_memory_that_goes_on_climbing_is_a_leak(memory: list[int], per_step: int) -> None:
+    assert leak(memory) == per_step
+    reply = Reply(stage=Stage.DONE, peak_bytes=1, memory_after_step_bytes=tuple(memory))
+    assert decide(CONFIRM, BUDGET, Ending(reply=reply, exit_code=0)).leak_bytes_per_step == per_step

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oomtune.units import format_bytes, format_seconds, parse_bytes, parse_seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("2GiB", 2 * 1024**3), ("1500MB", 1_500_000_000), ("64 MiB", 64 * 1024**2), ("1.5g", 3 * 1024**3 // 2), ("7", 7)],
+)
+def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1GiB", "0", "2 parsecs", "1e99GiB", "nan"])
+def test_what_is_not_a_size_says_what_would_be(text: str) -> None:
+    with pytest.raises(ValueError, match="such as 2GiB"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("2h", 7200), ("1.5 min", 90), ("30", 30)])
+def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1s", "0"])
+def test_what_is_not_a_duration_says_what_would_be(text: str) -> None:
+    with pytest.raises(ValueError, match="such as 90s"):
+        parse_seconds(text)
+
+
+@given(st.integers(min_value=1, max_value=2**50))
+def test_a_size_that_is_shown_reads_back_to_within_its_precision(size: int) -> None:
+    assert parse_bytes(format_bytes(size)) == pytest.approx(size, rel=0.06)
+
+
+def test_long_times_are_shown_in_words() -> None:
+    assert [format_seconds(s) for s in (4.4, 75, 3700)] == ["4 s", "1 min 15 s", "1 h 01 min"]
