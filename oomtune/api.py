@@ -8,6 +8,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -67,7 +68,7 @@ class ProbeOptions:
             seconds = None if self.time_limit is None else parse_seconds(str(self.time_limit))
         except ValueError as error:
             raise errors.UsageProblem(f"--time-limit {self.time_limit}: {error}") from None
-        return Limits(max_trials=self.max_trials, time_limit_s=seconds)
+        return Limits(max_trials=self.max_trials, deadline=None if seconds is None else time.monotonic() + seconds)
 
 
 def probe(spec: str | Path | Mapping[str, Any], **overrides: Any) -> ProbeResult:

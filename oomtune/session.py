@@ -54,8 +54,10 @@ class RecordKeeper(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
+    """When to stop early. `deadline` is on the session's clock, set when the command began."""
+
     max_trials: int | None = None
-    time_limit_s: float | None = None
+    deadline: float | None = None
 
 
 def run_session(
@@ -72,11 +74,10 @@ def run_session(
 ) -> ProbeResult:
     """Search from what `earlier` runs showed to a confirmed answer, or to the reason why there is none."""
     history = list(earlier)
-    deadline = None if limits.time_limit_s is None else clock() + limits.time_limit_s
     verdict, problem = Verdict.TUNED, None
     try:
         while (trial := next_trial(spec.space, budget, history)) is not None:
-            stop = _limit_reached(limits, len(history) - len(earlier), deadline is not None and clock() >= deadline)
+            stop = _limit_reached(limits, len(history) - len(earlier), clock())
             if stop is not None:
                 verdict, problem = Verdict.STOPPED, stop
                 break
@@ -113,9 +114,9 @@ def run_session(
     )
 
 
-def _limit_reached(limits: Limits, trials: int, out_of_time: bool) -> TrialError | None:
+def _limit_reached(limits: Limits, trials: int, now: float) -> TrialError | None:
     if limits.max_trials is not None and trials >= limits.max_trials:
         return TrialError(code="max_trials", message=f"stopped after {trials} trials, as --max-trials says")
-    if out_of_time:
+    if limits.deadline is not None and now >= limits.deadline:
         return TrialError(code="time_limit", message=f"stopped after {trials} trials, as --time-limit says")
     return None

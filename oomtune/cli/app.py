@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
+import traceback
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -52,7 +55,21 @@ def main() -> NoReturn:
         code = interrupted()
     except OomtuneError as error:
         code = fail(error)
+    except Exception as error:  # noqa: BLE001 - the last resort: a bug of ours still gets its words and its exit code
+        code = fail(_bug(error))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _bug(error: Exception) -> OomtuneError:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    if "OOMTUNE_DEBUG" in os.environ:
+        traceback.print_exception(error)
+    return OomtuneError(
+        f"a bug in oomtune: {type(error).__name__}: {error}",
+        where=where,
+        hint="set OOMTUNE_DEBUG=1 to see the traceback, and report it; the ledger is kept",
+    )
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from oomtune.domain import Budget, Candidate, ClassConfig, ProbeSpec
 from oomtune.units import MIB, format_bytes
 
+# The allocator can't use every byte: with little room to spare it keeps larger chunks than were asked for.
+_SLACK = 1.3
 _STATELESS = {"sgd", "adafactor", "lion"}
 
 
@@ -12,8 +16,8 @@ def what_to_try(spec: ProbeSpec, budget: Budget, smallest: Candidate, needed_byt
     """The first three remedies that this spec has not used yet."""
     remedies = []
     if needed_bytes is not None:
-        limit = -(-needed_bytes // int((1 - budget.headroom) * MIB))
-        remedies.append(f"give it more: --memory-limit {limit}MiB holds this configuration")
+        limit = math.ceil(needed_bytes * _SLACK / (1 - budget.headroom) / MIB)
+        remedies.append(f"give it more: --memory-limit {limit}MiB should hold this configuration")
     else:
         remedies.append(f"give it more than {format_bytes(budget.limit_bytes)}: --memory-limit")
     if smallest.batch_size > 1:

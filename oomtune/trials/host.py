@@ -68,12 +68,23 @@ class WorkerHost:
     def call(self, order: bytes, *, timeout_s: float) -> Exit:
         """Run one piece of work and wait for its end, however it ends."""
         self._wait_until_ready()
-        scratch = Path(tempfile.mkdtemp(dir=self.root))
+        scratch = self._scratch(order)
         try:
-            (scratch / "order.json").write_bytes(order.replace(b"@scratch@", str(scratch).encode()))
             return self._call(scratch, timeout_s)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+    def _scratch(self, order: bytes) -> Path:
+        """A folder of the trial's own with its order in it."""
+        try:
+            scratch = Path(tempfile.mkdtemp(dir=self.root))
+            (scratch / "order.json").write_bytes(order.replace(b"@scratch@", str(scratch).encode()))
+        except OSError as error:
+            raise WorkerBroken(
+                f"the temporary folder {self.root} can't be written: {error.strerror}",
+                hint="free disk space, or set TMPDIR to a folder that has some",
+            ) from None
+        return scratch
 
     def _call(self, scratch: Path, timeout_s: float) -> Exit:
         began = time.monotonic()

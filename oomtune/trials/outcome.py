@@ -95,9 +95,10 @@ def _over_headroom(peak: int, budget: Budget) -> TrialError:
 def _raised(error: RaisedError) -> tuple[Kind, TrialError]:
     """An exception that the worker caught: its type decides where it can, its message where the type is shared."""
     names = {error.type_name.rsplit(".", 1)[-1], *error.bases}
+    ours = "OomtuneError" in names
     report = TrialError(
         code="raised",
-        message=f"{error.type_name.rsplit('.', 1)[-1]}: {error.message}",
+        message=error.message if ours else f"{error.type_name.rsplit('.', 1)[-1]}: {error.message}",
         hint=error.hint,
         traceback=error.traceback,
     )

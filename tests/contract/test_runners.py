@@ -1,0 +1,121 @@
+"""One set of tests for every runner: the fake device is held to what real processes with real TensorFlow do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomtune.domain import Budget, Candidate, Kind, Purpose, Stage, Trial
+from oomtune.trials.fake import FakeDevice
+from oomtune.trials.process import ForkRunner, SpawnRunner
+from oomtune.trials.runner import Runner
+from tests.specs import BUDGET, CPU, small_probe_spec
+
+# What the small model needs, measured: about 3 MB fixed and 9 kB a sample.
+FITS, NEVER_FITS = 64, 1_000_000
+
+
+def small_model_law(candidate: Candidate) -> int:
+    return 3_000_000 + 9_000 * candidate.batch_size
+
+
+def fork(budget: Budget, **overrides: Any) -> Runner:
+    return ForkRunner(spec=small_probe_spec(**overrides), device=CPU, budget=budget, notice=print)
+
+
+def spawn(budget: Budget, **overrides: Any) -> Runner:
+    return SpawnRunner(spec=small_probe_spec(**overrides), device=CPU, budget=budget, notice=print)
+
+
+def fake(budget: Budget, **overrides: Any) -> Runner:
+    return FakeDevice(limit_bytes=budget.limit_bytes, headroom=budget.headroom, law=small_model_law)
+
+
+@pytest.fixture(params=[fork, spawn, fake], scope="module")
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    made: Callable[..., Runner] = request.param
+    running = made(BUDGET)
+    yield running
+    running.close()
+
+
+def search(batch_size: int) -> Trial:
+    return Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=batch_size))
+
+
+def test_a_small_batch_fits_and_the_reply_proves_its_steps(runner: Runner) -> None:
+    outcome = runner.run(search(FITS))
+    assert (outcome.kind, outcome.stage) == (Kind.FITS, Stage.DONE)
+    assert outcome.peak_bytes is not None
+    assert 1_000_000 < outcome.peak_bytes <= BUDGET.budget_bytes
+    assert outcome.steps_run >= 3
+    assert outcome.step_ms is not None
+    assert outcome.step_ms > 0
+    assert outcome.error is None
+    assert outcome.failed_batch_size is None
+
+
+def test_a_batch_far_too_large_is_out_of_device_memory(runner: Runner) -> None:
+    outcome = runner.run(search(NEVER_FITS))
+    assert outcome.kind is Kind.DEVICE_OOM
+    assert outcome.stage is not Stage.DONE
+    assert outcome.error is not None
+    assert outcome.error.message
+    assert outcome.failed_batch_size == NEVER_FITS
+
+
+def test_a_larger_batch_needs_more(runner: Runner) -> None:
+    peaks = [runner.run(search(batch)).peak_bytes or 0 for batch in (64, 512, 1024)]
+    assert peaks == sorted(peaks)
+    assert peaks[-1] > 1.5 * peaks[0]
+
+
+def test_a_climb_gives_several_points_in_one_trial_and_stops_below_the_budget(runner: Runner) -> None:
+    climb = tuple(2**power for power in range(14))
+    outcome = runner.run(Trial(purpose=Purpose.CALIBRATE, candidate=Candidate(batch_size=1), climb=climb))
+    assert outcome.kind is Kind.FITS
+    sizes = [point.batch_size for point in outcome.points]
+    assert sizes[0] == 1
+    assert len(sizes) >= 3
+    assert sizes == sorted(set(sizes))
+    assert set(sizes) <= set(climb)
+    assert outcome.points[-1].peak_bytes <= BUDGET.budget_bytes
+    assert outcome.points[-1].peak_bytes > outcome.points[0].peak_bytes
+
+
+def test_a_confirm_run_is_longer(runner: Runner) -> None:
+    outcome = runner.run(Trial(purpose=Purpose.CONFIRM, candidate=Candidate(batch_size=FITS)))
+    assert outcome.kind is Kind.FITS
+    assert outcome.steps_run > runner.run(search(FITS)).steps_run
+
+
+def test_after_an_out_of_memory_trial_the_next_one_is_clean(runner: Runner) -> None:
+    before = runner.run(search(FITS)).peak_bytes
+    runner.run(search(NEVER_FITS))
+    after = runner.run(search(FITS)).peak_bytes
+    assert after == pytest.approx(before, rel=0.25)
+
+
+@pytest.mark.parametrize("made", [fork, spawn, fake])
+def test_a_peak_over_the_budget_does_not_fit_even_when_it_ran(made: Callable[..., Runner]) -> None:
+    running = made(Budget(limit_bytes=BUDGET.limit_bytes, headroom=0.85))
+    try:
+        outcome = running.run(search(1024))
+    finally:
+        running.close()
+    assert (outcome.kind, outcome.stage) == (Kind.DEVICE_OOM, Stage.DONE)
+    assert outcome.error is not None
+    assert outcome.error.code == "over_headroom"
+
+
+@pytest.mark.parametrize("made", [fork, spawn])
+def test_closing_twice_is_safe_and_leaves_no_scratch_folder(made: Callable[..., Any]) -> None:
+    running = made(BUDGET)
+    folder: Path = running.host.root
+    assert folder.is_dir()
+    running.close()
+    running.close()
+    assert not folder.exists()

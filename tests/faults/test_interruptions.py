@@ -1,0 +1,158 @@
+"""Killed, interrupted, cut short, out of disk: nothing is left running, nothing is lost, and the same command goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import Cli, processes_with
+from tests.specs import small_spec
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
+    """Wait for something that happens when it happens; a machine that is too slow for this is broken."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.02)
+
+
+def trials_in(cli: Cli) -> int:
+    return sum(len(path.read_text().splitlines()) - 1 for path in cli.ledgers())
+
+
+def start_and_wait_for_a_trial(cli: Cli, spec: Path, marker: str) -> subprocess.Popen[str]:
+    """A probe that has a trial in its ledger and another one running."""
+    process = cli.start("probe", spec, "--json", env={"MARKER": marker})
+    wait_for(lambda: trials_in(cli) >= 1)
+    # The command, its worker, and the trial that the worker forked.
+    wait_for(lambda: len(processes_with(marker)) >= 3)
+    return process
+
+
+def started_trials(cli: Cli) -> list[str]:
+    (path,) = cli.ledgers()
+    return [json.dumps(json.loads(line)["trial"], sort_keys=True) for line in path.read_text().splitlines()[1:]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_however_a_probe_is_ended_no_process_is_left_and_it_goes_on_where_it_was(
+    cli: Cli, spec_file: Callable[..., Path], marker: str, number: signal.Signals
+) -> None:
+    spec = spec_file()
+    process = start_and_wait_for_a_trial(cli, spec, marker)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    wait_for(lambda: processes_with(marker) == [], seconds=20)
+    kept = started_trials(cli)
+    assert len(kept) >= 1
+    if number is signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 130
+        assert json.loads(out)["verdict"] == "interrupted"
+        assert "the same command goes on" in err
+        assert "Traceback" not in err
+    assert not (cli.folder / "model.tuned.yaml").exists()
+
+    again = cli("probe", spec, "--json")
+    assert again.code == 0, again.err
+    assert f"going on from {len(kept)} trials" in again.err
+    finished = started_trials(cli)
+    assert finished[: len(kept)] == kept
+    assert len(finished) == len(set(finished)) == len(again.document["trials"])
+    assert again.document["new_trials"] == len(finished) - len(kept)
+
+
+def test_a_probe_killed_while_tensorflow_is_imported_leaves_nothing(
+    cli: Cli, spec_file: Callable[..., Path], marker: str
+) -> None:
+    process = cli.start("probe", spec_file(), env={"MARKER": marker})
+    wait_for(lambda: len(processes_with(marker)) >= 2)
+    process.kill()
+    process.communicate()
+    wait_for(lambda: processes_with(marker) == [], seconds=20)
+
+
+def test_a_worker_that_is_killed_is_an_environment_problem_and_the_ledger_is_kept(
+    cli: Cli, spec_file: Callable[..., Path], marker: str
+) -> None:
+    process = start_and_wait_for_a_trial(cli, spec_file(), marker)
+    worker = next(pid for pid in processes_with(marker) if _parent(pid) == process.pid)
+    os.kill(worker, signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 5
+    assert json.loads(out)["error"]["code"] == "worker_broken"
+    assert "Traceback" not in err
+    wait_for(lambda: processes_with(marker) == [], seconds=20)
+    assert cli("probe", cli.folder / "model.yaml", "-q").code == 0
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_torn_ledger_is_mended_and_said(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    spec = spec_file()
+    assert cli("probe", spec, "-q", "--max-trials", "2").code == 7
+    (ledger,) = cli.ledgers()
+    ledger.write_bytes(ledger.read_bytes()[:-20])
+    ran = cli("probe", spec, "--json")
+    assert ran.code == 0
+    assert "was cut short and is dropped" in ran.err
+    assert ran.document["new_trials"] == len(ran.document["trials"]) - 1
+
+
+def test_a_changed_spec_starts_a_new_ledger(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    assert cli("probe", spec_file(), "-q", "--max-trials", "1").code == 7
+    assert cli("probe", spec_file(trial__steps=2), "-q", "--max-trials", "1").code == 7
+    assert len(cli.ledgers()) == 2
+
+
+def small_files_only() -> None:
+    """No file may grow past this: what a full disk does, to this process and its children, at the moment of writing."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+
+def test_a_full_disk_when_the_answer_is_written_loses_nothing(cli: Cli) -> None:
+    spec, tuned = cli.folder / "model.yaml", cli.folder / "model.tuned.yaml"
+    spec.write_text(yaml.safe_dump(small_spec(search__batch_size=[4])))
+    assert cli("probe", spec, "-q").code == 0
+    before = tuned.read_bytes()
+    # A spec whose tuned config is larger than any file may be, while all that a trial writes is small.
+    spec.write_text(json.dumps(small_spec(search__batch_size=[4, *range(10**9, 10**9 + 9_000)])))
+    process = cli.start("probe", spec, "--json", "--max-trials", "1", before=small_files_only)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 5, err
+    assert json.loads(out)["error"]["code"] == "output_not_writable"
+    assert "Traceback" not in err
+    assert tuned.read_bytes() == before
+    assert list(cli.folder.glob(".oomtune-*")) == []
+    again = cli("probe", spec, "--json", "--max-trials", "1")
+    assert (again.code, again.document["trials"][0]["number"]) == (7, 1)
+    assert tuned.read_bytes() != before
+
+
+def no_files_at_all() -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+
+
+def test_a_disk_with_no_room_for_anything_is_said_before_a_trial_is_run(
+    cli: Cli, spec_file: Callable[..., Path]
+) -> None:
+    process = cli.start("probe", spec_file(), "--json", before=no_files_at_all)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 5, err
+    assert json.loads(out)["exit_code"] == 5
+    assert "Traceback" not in err

@@ -1,0 +1,223 @@
+"""A model or dataset that is broken stops the probe at its first trial: exit 6, and a traceback only of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import Cli, Ran, processes_with
+
+BUILDER = """\
+import os, signal, subprocess, sys, time
+import keras
+import tensorflow as tf
+
+def good(units=8):
+    print("noise on stdout")
+    return keras.Sequential([keras.Input((64,)), keras.layers.Dense(units), keras.layers.Dense(1)])
+
+def raises():
+    raise RuntimeError("my model is broken")
+
+def returns_nothing():
+    pass
+
+def leaves():
+    sys.exit("bye")
+
+def dies():
+    os._exit(0)
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def hangs():
+    time.sleep(3600)
+
+def has_children():
+    subprocess.Popen(["sleep", "3600"])
+    return good()
+
+def compiled():
+    model = good()
+    model.compile("sgd", "mse")
+    return model
+
+class Leaky(keras.Model):
+    kept = []
+    def __init__(self):
+        super().__init__()
+        self.inner = keras.layers.Dense(1)
+    def call(self, x):
+        return self.inner(x)
+    def train_step(self, data):
+        self.kept.append(tf.zeros([50_000]))
+        return super().train_step(data)
+
+def leaky():
+    model = Leaky()
+    model.build((None, 64))
+    return model
+
+def explodes():
+    return keras.Sequential([keras.Input((64,)), keras.layers.Lambda(lambda x: x * 1e30), keras.layers.Dense(1), keras.layers.Lambda(lambda x: x * 1e30)])
+
+not_callable = 7
+"""
+
+
+@pytest.fixture
+def probe(cli: Cli, spec_file: Callable[..., Path]) -> Callable[..., Ran]:
+    """Probe a function of the module above; a confirm run follows at a fixed batch size."""
+    (cli.folder / "my_models.py").write_text(BUILDER)
+
+    def run(builder: str, *words: str, env: dict[str, str] | None = None, **overrides: Any) -> Ran:
+        chosen = {"model__layers": None, "model__builder": builder, "search__batch_size": [4, 8], **overrides}
+        return cli("probe", spec_file(**chosen), "--json", *words, env=env)
+
+    return run
+
+
+def test_a_builder_is_found_beside_the_spec_and_its_noise_stays_off_stdout(probe: Callable[..., Ran]) -> None:
+    ran = probe("my_models:good", model__args={"units": 4})
+    assert ran.code == 0, ran.err
+    assert ran.document["best"]["batch_size"] == 8
+
+
+def test_a_compiled_model_keeps_its_own_optimizer_and_loss(probe: Callable[..., Ran]) -> None:
+    assert probe("my_models:compiled", training__loss=None).code == 0
+
+
+@pytest.mark.parametrize(
+    ("builder", "said", "own_traceback"),
+    [
+        ("my_models:raises", "my model is broken", True),
+        ("my_models:returns_nothing", "returned NoneType, not a keras.Model", False),
+        ("my_models:no_such", "my_models has no function 'no_such'", False),
+        ("my_models:not_callable", "has no function 'not_callable'", False),
+        ("no_module_here:build", "no module named 'no_module_here'", False),
+        ("my_models:leaves", "SystemExit: bye", True),
+        ("my_models:dies", "exited with code 0 without a reply", False),
+        ("my_models:explodes", "the loss is", False),
+    ],
+)
+def test_each_way_a_builder_can_break(probe: Callable[..., Ran], builder: str, said: str, own_traceback: bool) -> None:
+    ran = probe(builder)
+    assert ran.code == 6, ran.err
+    assert said in ran.document["error"]["message"]
+    assert len(ran.document["trials"]) == 1
+    assert ran.document["trials"][0]["outcome"] == "crash"
+    assert ("Traceback (most recent call last)" in ran.err) == own_traceback
+    assert ("my_models.py" in ran.err) == own_traceback
+    assert "oomtune/worker" not in ran.err
+
+
+def test_an_argument_that_the_builder_does_not_take_is_named(probe: Callable[..., Ran]) -> None:
+    ran = probe("my_models:good", model__args={"unit": 4})
+    assert ran.code == 6
+    assert "takes no argument 'unit'" in ran.document["error"]["message"]
+
+
+def test_after_the_model_is_mended_the_same_command_goes_on(cli: Cli, probe: Callable[..., Ran]) -> None:
+    assert probe("my_models:raises").code == 6
+    (cli.folder / "my_models.py").write_text(
+        BUILDER.replace('raise RuntimeError("my model is broken")', "return good()")
+    )
+    assert probe("my_models:raises").code == 0
+
+
+def test_a_layer_with_impossible_arguments_is_named_by_its_place(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    spec = spec_file(model__layers=[{"Input": {"shape": [64]}}, {"Dense": {"units": -3}}])
+    ran = cli("probe", spec, "--json")
+    assert ran.code == 6
+    assert ran.document["error"]["message"].startswith("model.layers[1] (Dense): ")
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"training__optimizer": "adamm"}, "training.optimizer"),
+        ({"training__loss": "no_such_loss"}, "training.loss"),
+        ({"training__loss": None}, "training.loss is not set"),
+        ({"dataset__synthetic__inputs": {"shape": [63], "dtype": "float32"}}, "63"),
+    ],
+)
+def test_training_that_cannot_be_is_said_in_terms_of_the_spec(
+    cli: Cli, spec_file: Callable[..., Path], overrides: dict[str, Any], said: str
+) -> None:
+    ran = cli("probe", spec_file(**overrides), "--json")
+    assert ran.code == 6
+    assert said in ran.document["error"]["message"]
+    assert "Traceback" not in ran.err
+
+
+def test_a_trial_that_hangs_is_ended_at_its_deadline_and_shown_as_such(probe: Callable[..., Ran], marker: str) -> None:
+    ran = probe("my_models:hangs", env={"MARKER": marker}, trial__timeout="3s")
+    assert ran.code == 3
+    assert {trial["outcome"] for trial in ran.document["trials"]} == {"timeout"}
+    assert processes_with(marker) == []
+
+
+def test_a_trial_that_the_kernel_kills_is_host_memory_and_not_the_devices(probe: Callable[..., Ran]) -> None:
+    ran = probe("my_models:killed")
+    assert ran.code == 3
+    assert ran.document["trials"][0]["outcome"] == "host_oom"
+    assert "SIGKILL" in ran.document["trials"][0]["error"]["message"]
+
+
+def test_processes_that_a_model_starts_end_with_their_trial(probe: Callable[..., Ran], marker: str) -> None:
+    assert probe("my_models:has_children", env={"MARKER": marker}).code == 0
+    assert processes_with(marker) == []
+
+
+def test_memory_that_grows_from_step_to_step_is_reported_as_a_leak(probe: Callable[..., Ran]) -> None:
+    ran = probe("my_models:leaky", training__run_eagerly=True, search__batch_size=8, trial__confirm_steps=20)
+    assert ran.code == 0, ran.err
+    assert ran.document["leak_bytes_per_step"] == pytest.approx(200_000, rel=0.3)
+
+
+def arrays(path: Path, **kept: Any) -> None:
+    generator = np.random.default_rng(0)
+    x, y = generator.random((100, 64), dtype="float32"), generator.random((100, 1), dtype="float32")
+    np.savez(path, **{"x": x, "y": y, **kept})
+
+
+def test_an_npz_archive_feeds_the_trials(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    arrays(cli.folder / "data.npz")
+    ran = cli("probe", spec_file(dataset={"npz": {"path": "data.npz"}}, search__batch_size=[32, 64]), "--json")
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    ("contents", "said"),
+    [
+        ({"y": np.array([{"an": "object"}] * 100, dtype=object)}, "'y' can't be read: Object arrays cannot be loaded"),
+        ({"y": np.zeros((99, 1), dtype="float32")}, "has 100 samples and 'y' has 99"),
+        ({"x": np.zeros((0, 64), dtype="float32"), "y": np.zeros((0, 1), dtype="float32")}, "holds no samples"),
+        ({"y": np.float32(1)}, "is a single number"),
+    ],
+)
+def test_arrays_that_cannot_be_used_are_refused_and_never_unpickled(
+    cli: Cli, spec_file: Callable[..., Path], contents: dict[str, Any], said: str
+) -> None:
+    arrays(cli.folder / "data.npz", **contents)
+    ran = cli("probe", spec_file(dataset={"npz": {"path": "data.npz"}}), "--json")
+    assert ran.code == 6
+    assert said in ran.document["error"]["message"]
+    assert "Traceback" not in ran.err
+
+
+def test_an_npz_that_lacks_an_array_or_is_cut_short_says_so(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    path = cli.folder / "data.npz"
+    arrays(path)
+    ran = cli("probe", spec_file(dataset={"npz": {"path": "data.npz", "targets": "labels"}}), "--json")
+    assert (ran.code, ran.document["error"]["hint"]) == (6, "it has: x, y")
+    path.write_bytes(path.read_bytes()[:1000])
+    ran = cli("probe", spec_file(dataset={"npz": {"path": "data.npz"}}), "--json")
+    assert ran.code == 6
+    assert "can't be read" in ran.document["error"]["message"]
