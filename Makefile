@@ -37,7 +37,7 @@ test-gpu: $(STAMP) ## run the acceptance suite on a real GPU
 	$(BIN)/python -m pytest -m gpu tests/gpu
 
 picture: $(STAMP) ## draw the README's picture from a real run
-	$(BIN)/python -m tests.benchmarks.picture configs/probe.svg
+	$(BIN)/python -m tests.benchmarks.picture configs/lstm.yaml .github/probe.svg
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -72,8 +72,8 @@ def cli(tmp_path: Path) -> Cli:
 def spec_file(tmp_path: Path) -> Callable[..., Path]:
     """Writes a small spec, with dotted keys overridden, and gives its path."""
 
-    def write(name: str = "model.yaml", **overrides: Any) -> Path:
-        path = tmp_path / name
+    def write(file: str = "model.yaml", **overrides: Any) -> Path:
+        path = tmp_path / file
         path.write_text(yaml.safe_dump(small_spec(**overrides), sort_keys=False))
         return path
 

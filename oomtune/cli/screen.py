@@ -58,7 +58,6 @@ class LiveScreen:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
         self.began = time.monotonic()
         self.history: Sequence[TrialRecord] = ()
         self.spec: ProbeSpec | None = None
@@ -67,6 +66,7 @@ class LiveScreen:
         self.running: tuple[Trial, int, float] | None = None
         self.ahead_s: float | None = None
         self.spinner = Spinner("dots")
+        self.live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> LiveScreen:
         self.live.__enter__()

@@ -91,7 +91,8 @@ def _next_larger_words(result: ProbeResult) -> str:
     assert result.best is not None, "asked only when there is a best"
     if result.next_larger is not None:
         larger, kind = result.next_larger
-        return f"batch {larger.batch_size}: {_WORDS[kind]}"
+        words = "does not fit" if kind is Kind.DEVICE_OOM else _WORDS[kind]
+        return f"batch {larger.batch_size}: {words}"
     if result.best.candidate.batch_size == result.spec.space.batch_sizes[-1]:
         return "not searched: this is the largest batch that search.batch_size allows"
     return "not tried"

@@ -1,0 +1,32 @@
+"""Draw the README's picture: a real probe, as the terminal shows it, exported by rich. `make picture` runs this."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from oomtune.api import ProbeOptions, run_probe
+from oomtune.cli.screen import headline
+from oomtune.report.terminal import answer, trial_table
+from oomtune.session import SilentObserver
+
+
+def draw(spec: str, picture: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tuned = Path(folder) / "lstm.tuned.yaml"
+        result = run_probe(spec, ProbeOptions(fresh=True, output=tuned), SilentObserver())
+    console = Console(record=True, width=116, file=io.StringIO())
+    console.print(f"[green]$[/green] oomtune probe {spec}")
+    console.print(headline(result.spec, result.device, result.budget), highlight=False)
+    console.print(trial_table(list(result.records), result.budget))
+    console.print(answer(result))
+    text = console.export_svg(title="oomtune")
+    picture.write_text(text.replace(str(tuned), f"{spec.removesuffix('.yaml')}.tuned.yaml"))
+
+
+if __name__ == "__main__":
+    draw(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,90 @@
+"""The README's commands, spec and script are run as they stand."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT, Cli
+
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    lines = [line.partition("#")[0].split() for block in blocks("sh") for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """A folder with the README's spec in it, probed by the README's first command."""
+    cli = Cli(tmp_path_factory.mktemp("readme"))
+    (cli.folder / "model.yaml").write_text(blocks("yaml")[0])
+    assert cli("probe", "model.yaml").code == 0
+    return cli
+
+
+def test_the_spec_is_ten_lines_and_the_answer_has_the_keys_that_are_shown(shown: Cli) -> None:
+    assert len(blocks("yaml")[0].splitlines()) <= 12
+    claimed = yaml.safe_load(blocks("yaml")[1])["tuned"]
+    written = yaml.safe_load((shown.folder / "model.tuned.yaml").read_text())["tuned"]
+    assert set(claimed) <= set(written)
+    assert set(claimed["evidence"]) <= set(written["evidence"])
+    assert written["sequence_length"] in (64, 128)
+    tokens = [each["batch_size"] * each["sequence_length"] for each in (claimed, written)]
+    assert tokens[1] == pytest.approx(tokens[0], rel=0.12)
+
+
+def test_the_script_trains(shown: Cli) -> None:
+    (script,) = blocks("python")
+    (shown.folder / "train.py").write_text(script)
+    ran = subprocess.run([sys.executable, "train.py"], cwd=shown.folder, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "Epoch 2/2" in ran.stdout
+
+
+@pytest.mark.parametrize("words", [words for words in commands() if words[0] == "oomtune"], ids=" ".join)
+def test_each_oomtune_command_ends_well(shown: Cli, words: list[str]) -> None:
+    ran = shown(*words[1:])
+    assert ran.code == (7 if "--max-trials" in words else 0), ran.err
+
+
+@pytest.mark.parametrize("words", [words for words in commands() if words[0] == "make"], ids=" ".join)
+def test_each_make_target_exists(words: list[str]) -> None:
+    assert shutil.which("make")
+    ran = subprocess.run([*words, "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_the_defaults_it_states_are_the_defaults() -> None:
+    from oomtune.spec import load_spec
+    from tests.specs import small_spec
+
+    stated = yaml.safe_load(blocks("yaml")[2])
+    bare = {key: small_spec()[key] for key in ("model", "dataset")}
+    with_loss = {**bare, "training": {"loss": "mse"}}
+    spelled_out = {**bare, **stated, "training": {**stated["training"], "loss": "mse"}}
+    assert load_spec(spelled_out).spec == load_spec(with_loss).spec
+
+
+def test_it_is_short_and_its_links_lead_somewhere() -> None:
+    assert len(README.splitlines()) < 250
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_top_level_holds_only_what_it_should() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    top = {Path(line).parts[0] for line in listed.splitlines()}
+    visible = {name for name in top if not name.startswith(".")}
+    assert visible == {"LICENSE", "Makefile", "README.md", "configs", "oomtune", "pyproject.toml", "tests"}

@@ -1,0 +1,189 @@
+"""The loop, with a fake device: what it records, when it stops, and what it says of each end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from oomtune.domain import (
+    Budget,
+    Device,
+    Kind,
+    Outcome,
+    ProbeResult,
+    ProbeSpec,
+    Stage,
+    Trial,
+    TrialError,
+    TrialRecord,
+    Verdict,
+)
+from oomtune.report.advice import what_to_try
+from oomtune.report.document import probe_document
+from oomtune.report.model import answer_rows, outcome_words, paste_lines, trial_row
+from oomtune.session import Limits, SilentObserver, run_session
+from oomtune.trials.fake import FakeDevice
+from oomtune.trials.runner import Runner
+from tests.specs import CPU, small_probe_spec
+
+SPEC = small_probe_spec(search__batch_size={"min": 1, "max": 1024}, search__resolution=0.0)
+NO_LIMITS = Limits()
+
+
+class Notes(SilentObserver):
+    def __init__(self) -> None:
+        self.started: list[int] = []
+        self.ended: list[int] = []
+
+    def trial_started(self, trial: Trial, number: int) -> None:
+        self.started.append(number)
+
+    def trial_ended(self, record: TrialRecord, history: Sequence[TrialRecord]) -> None:
+        assert history[-1] == record
+        self.ended.append(record.number)
+
+
+def fake(limit_bytes: int = 1_000) -> FakeDevice:
+    return FakeDevice(limit_bytes=limit_bytes, law=lambda candidate: 100 + 5 * candidate.batch_size)
+
+
+def probe(
+    runner: Runner,
+    budget: Budget,
+    *,
+    spec: ProbeSpec = SPEC,
+    device: Device = CPU,
+    earlier: Sequence[TrialRecord] = (),
+    limits: Limits = NO_LIMITS,
+    clock: float = 0.0,
+    kept: list[TrialRecord] | None = None,
+    observer: SilentObserver | None = None,
+) -> ProbeResult:
+    return run_session(
+        spec,
+        device,
+        budget,
+        runner=runner,
+        ledger=kept if kept is not None else [],
+        earlier=earlier,
+        observer=observer or SilentObserver(),
+        limits=limits,
+        clock=lambda: clock,
+    )
+
+
+def test_the_winner_is_found_confirmed_and_every_trial_recorded_and_told() -> None:
+    device, kept, notes = fake(), [], Notes()
+    result = probe(device, device.budget, kept=kept, observer=notes)
+    assert result.verdict is Verdict.TUNED
+    assert result.best is not None
+    assert result.best.candidate.batch_size == 180
+    assert result.best.confirmed_by in kept
+    assert list(result.records) == kept
+    assert notes.started == notes.ended == [record.number for record in kept] == list(range(1, len(kept) + 1))
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_a_session_cut_anywhere_goes_on_to_the_same_answer_and_runs_nothing_twice(count: int) -> None:
+    whole = probe(fake(), fake().budget)
+    device = fake()
+    rest = probe(device, device.budget, earlier=whole.records[:count])
+    assert rest.records == whole.records
+    assert device.ran == [record.trial for record in whole.records[count:]]
+    assert rest.new_trials == len(whole.records[count:])
+
+
+def test_limits_stop_it_in_order_with_the_best_so_far() -> None:
+    device = fake()
+    stopped = probe(device, device.budget, limits=Limits(max_trials=2))
+    assert (stopped.verdict, len(stopped.records)) == (Verdict.STOPPED, 2)
+    assert stopped.problem is not None
+    assert "--max-trials" in stopped.problem.message
+    late = probe(fake(), device.budget, limits=Limits(deadline=5.0), clock=5.0)
+    assert (late.verdict, late.records, late.best) == (Verdict.STOPPED, (), None)
+
+
+def test_a_limit_reached_just_when_the_answer_is_known_is_no_stop() -> None:
+    needed = len(probe(fake(), fake().budget).records)
+    assert probe(fake(), fake().budget, limits=Limits(max_trials=needed)).verdict is Verdict.TUNED
+
+
+def test_when_nothing_fits_the_verdict_says_so() -> None:
+    device = fake(limit_bytes=50)
+    result = probe(device, device.budget)
+    assert (result.verdict, result.best) == (Verdict.NOTHING_FITS, None)
+
+
+class Crashing(FakeDevice):
+    def run(self, trial: Trial) -> Outcome:
+        super().run(trial)
+        error = TrialError(code="raised", message="ValueError: no", traceback="Traceback: theirs")
+        return Outcome(kind=Kind.CRASH, stage=Stage.BUILD, error=error)
+
+
+def test_a_crash_stops_it_at_once_with_the_users_own_traceback() -> None:
+    device = Crashing(limit_bytes=1_000, law=lambda candidate: 1)
+    result = probe(device, device.budget)
+    assert (result.verdict, len(device.ran)) == (Verdict.FAILED, 1)
+    assert result.problem is not None
+    assert result.problem.traceback == "Traceback: theirs"
+
+
+class Interrupted(FakeDevice):
+    def run(self, trial: Trial) -> Outcome:
+        if len(self.ran) == 2:
+            raise KeyboardInterrupt
+        return super().run(trial)
+
+
+def test_an_interruption_keeps_what_was_known() -> None:
+    device, kept = Interrupted(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size), []
+    result = probe(device, device.budget, kept=kept)
+    assert (result.verdict, len(kept)) == (Verdict.INTERRUPTED, 2)
+    assert probe(fake(), device.budget, earlier=kept).verdict is Verdict.TUNED
+
+
+def test_a_number_is_the_same_in_the_table_and_in_the_document() -> None:
+    device = fake()
+    result = probe(device, device.budget)
+    rows, document = dict(answer_rows(result)), probe_document(result, 0)
+    assert rows["batch size"] == str(document["best"]["batch_size"]) == "180"
+    assert rows["trials"].startswith(str(len(document["trials"])))
+    assert "20 steps" in rows["confirmed"]
+    assert rows["next larger"] == "batch 181: does not fit"
+    assert document["confirmed"] is True
+
+
+def test_the_top_of_the_range_is_said_to_be_the_top_and_not_the_edge() -> None:
+    device = fake(limit_bytes=10**9)
+    rows = dict(answer_rows(probe(device, device.budget)))
+    assert rows["batch size"] == "1024"
+    assert "largest batch that search.batch_size allows" in rows["next larger"]
+
+
+def test_a_trial_over_the_headroom_is_not_called_out_of_memory() -> None:
+    device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size, headroom=0.1)
+    result = probe(device, device.budget)
+    words = {outcome_words(record) for record in result.records}
+    assert "over the headroom" in words
+    over = next(record for record in result.records if outcome_words(record) == "over the headroom")
+    row = trial_row(over, device.budget)
+    assert not row.fits
+    assert row.share is not None
+    assert 0.9 < row.share <= 1
+
+
+def test_without_a_file_there_is_nothing_to_paste() -> None:
+    device = fake()
+    assert paste_lines(probe(device, device.budget)) == []
+
+
+def test_the_advice_is_three_things_that_the_spec_has_not_done_yet() -> None:
+    budget = Budget(limit_bytes=64 * 1024**2)
+    smallest = SPEC.space.lanes()[0].at(1)
+    advice = what_to_try(SPEC, budget, smallest, 80 * 1024**2)
+    assert len(advice) == 3
+    assert "--memory-limit 110MiB" in advice[0]
+    assert "half precision" in advice[1]
+    assert not any("optimizer" in line for line in advice)  # it has plain SGD already
