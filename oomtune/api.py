@@ -156,6 +156,7 @@ def _search(
             limits=limits,
         )
         if result.verdict is Verdict.NOTHING_FITS:
+            observer.notice("nothing fits; measuring what the smallest configuration needs")
             result = dataclasses.replace(result, problem=_nothing_fits(result, runner))
         environment = versions | ({"needs_environment": runner.environment} if runner.environment else {})
         result = dataclasses.replace(

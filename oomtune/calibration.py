@@ -10,9 +10,10 @@ from oomtune.domain import Point
 # points that the process still had to give.
 _TARGET_SHARE = 0.5
 _ENOUGH_SHARE = 0.3
-_TOO_CLOSE_SHARE = 0.6
+_TOO_CLOSE_SHARE = 0.9
 # The curve has left its flat part when the peak is this much above that of the smallest size; less may be noise.
 _RISEN = 1.3
+_FLAT = 1.05
 # The second size is this many times the first; no later one leaps further than this many times the one before.
 _FIRST_LEAP = 4
 _LEAP = 16
@@ -35,9 +36,12 @@ def next_size(climb: Sequence[int], points: Sequence[Point], budget_bytes: int) 
 
 def _reach(points: Sequence[Point], budget_bytes: int, *, risen: bool) -> float:
     last = points[-1]
+    flat = len(points) > 1 and last.peak_bytes < _FLAT * points[0].peak_bytes
     if not risen:
-        # Memory per sample never rises with the batch: this many times the size stays within the budget.
-        return last.batch_size * min(_FIRST_LEAP, 0.95 * budget_bytes / max(1, last.peak_bytes))
+        # Memory per sample never rises with the batch: this many times the size stays within the budget. While the
+        # curve is flat that is far too careful.
+        safe = 0.95 * budget_bytes / max(1, last.peak_bytes)
+        return last.batch_size * (_FIRST_LEAP if flat else min(_FIRST_LEAP, max(2, safe)))
     below = next(point for point in reversed(points) if point.peak_bytes * 1.1 < last.peak_bytes)
     slope = (last.peak_bytes - below.peak_bytes) / (last.batch_size - below.batch_size)
     room = _TARGET_SHARE * budget_bytes - last.peak_bytes

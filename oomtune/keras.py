@@ -46,20 +46,23 @@ def set_policy(tuned: TunedConfig) -> None:
 
 
 def _limit_memory(tuned: TunedConfig) -> None:
+    """The limit goes to the device that trains: also when a CPU stood in for the card that is here now."""
     limit_mib = tuned.memory_limit_bytes // MIB
-    if tuned.device_kind == "cpu":
-        # Read by TensorFlow when the process first allocates.
-        os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
-        os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(limit_mib)
-        return
-    import tensorflow as tf
+    if tuned.device_kind == "gpu" or tuned.stands_in_for is not None:
+        import tensorflow as tf
 
-    cards = tf.config.list_physical_devices("GPU")
-    if not cards:
-        raise EnvironmentProblem(
-            "this config was tuned on a GPU, and TensorFlow sees none here", hint="setup(tuned, limit_memory=False)"
-        )
-    tf.config.set_logical_device_configuration(cards[0], [tf.config.LogicalDeviceConfiguration(memory_limit=limit_mib)])
+        cards = tf.config.list_physical_devices("GPU")
+        if cards:
+            limit = tf.config.LogicalDeviceConfiguration(memory_limit=limit_mib)
+            tf.config.set_logical_device_configuration(cards[0], [limit])
+            return
+        if tuned.device_kind == "gpu":
+            raise EnvironmentProblem(
+                "this config was tuned on a GPU, and TensorFlow sees none here", hint="setup(tuned, limit_memory=False)"
+            )
+    # Read by TensorFlow when the process first allocates.
+    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
+    os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(limit_mib)
 
 
 def batch(dataset: tf.data.Dataset, tuned: TunedConfig, *, drop_remainder: bool = False) -> tf.data.Dataset:

@@ -32,6 +32,8 @@ class TunedConfig:
     confirmed: bool
     device_kind: str
     memory_limit_bytes: int
+    stands_in_for: str | None = None
+    """The card whose budget a CPU had, when the answer was found without that card."""
     training: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -174,6 +176,7 @@ def load_tuned(path: str | Path) -> TunedConfig:
         confirmed=tuned["evidence"]["confirmed"],
         device_kind=device["kind"],
         memory_limit_bytes=device["memory_limit_bytes"],
+        stands_in_for=device.get("stands_in_for"),
         training=values.get("training") or {},
         environment=tuned["evidence"].get("needs_environment") or {},
         evidence=tuned["evidence"],

@@ -11,7 +11,8 @@ def command(as_json: options.Json = False, no_color: options.NoColor = False) ->
     """Show the hardware, TensorFlow and limits of this machine, and what a probe would do here."""
     from oomtune.cli.checkup import checkup
 
-    found = checkup()
+    with options.console_for("stderr", no_color=no_color).status("asking TensorFlow what it sees"):
+        found = checkup()
     if as_json:
         print(json.dumps(found.document()))
     else:

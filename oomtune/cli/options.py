@@ -36,7 +36,7 @@ Settings = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only the answer.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="One line a trial, with all that is known of it.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="One line a trial, and why it ended as it did.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; so does NO_COLOR in the environment.")]
 
 # Of `probe` alone.

@@ -72,7 +72,7 @@ def _screen(*, quiet: bool, verbose: bool, no_color: bool) -> Iterator[Observer]
         with LiveScreen(console) as screen:
             yield screen
     else:
-        yield LineScreen(console)
+        yield LineScreen(console, details=verbose)
 
 
 def _tell(result: ProbeResult, *, as_json: bool, no_color: bool) -> int:

@@ -28,10 +28,11 @@ def headline(spec: ProbeSpec, device: Device, budget: Budget) -> str:
 
 
 class LineScreen:
-    """One line a trial, for logs and pipes."""
+    """One line a trial, for logs and pipes; with `details`, also why it ended as it did."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, details: bool = False) -> None:
         self.console = console
+        self.details = details
         self.budget = Budget(limit_bytes=1)
 
     def probe_started(self, spec: ProbeSpec, device: Device, budget: Budget, earlier: int) -> None:
@@ -45,6 +46,13 @@ class LineScreen:
 
     def trial_ended(self, record: TrialRecord, history: Sequence[TrialRecord]) -> None:
         self._say(trial_line(record, self.budget))
+        outcome = record.outcome
+        if self.details and outcome.step_ms is not None:
+            self._say(
+                f"  {outcome.steps_run} steps of {outcome.step_ms:.1f} ms, XLA {'on' if outcome.jit_compile else 'off'}"
+            )
+        if self.details and outcome.error is not None:
+            self._say(f"  {outcome.error.message}")
 
     def notice(self, text: str) -> None:
         self._say(f"note: {text}")

@@ -79,7 +79,9 @@ def _contenders(
         loan = None if lane in lines else borrow_line(lane, lines)
         line = lines.get(lane) or line_from_one(view.peaks, loan.expected if loan else None)
         contender = _Contender(view=view, need=need, loan=loan, line=line)
-        if space.every_lane or not _hopeless(contender, lane in lines, space, budget):
+        # The winner's own edge is proved, never predicted.
+        proved = space.every_lane or (best is not None and best.candidate.lane == lane)
+        if proved or not _hopeless(contender, lane in lines, space, budget):
             contenders.append(contender)
     return contenders
 

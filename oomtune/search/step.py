@@ -1,7 +1,7 @@
 """The next batch to try inside one lane.
 
-Every prediction is distrusted: it only chooses where to look inside the bracket that history has proved, and when two
-looks in a row have not halved that bracket, the next one is its middle. So at worst this is a binary search.
+Every prediction is distrusted: it only chooses where to look inside the bracket that history has proved, and when looks in
+a row have not halved that bracket, the next one is its middle. So at worst this is a binary search.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def _inside(view: LaneView, top: int, edge: float, resolution: float) -> int:
 
 
 def _small_strides(view: LaneView) -> int:
-    """How many trials in a row, the last included, fitted and gained less than a tenth."""
+    """How many trials in a row, the last included, fitted and gained less than a tenth or a single unit."""
     count = 0
     for before, batch in zip(view.tried[-2::-1], view.tried[:0:-1], strict=True):
-        if batch in view.failed or not before < batch < before * 1.1:
+        if batch in view.failed or not before < batch <= max(before * 1.1, _above(view, before)):
             break
         count += 1
     return count
@@ -104,10 +104,13 @@ def _middle(view: LaneView, top: int) -> int:
 
 
 def _slow(view: LaneView) -> bool:
-    """Have the last two trials of a bracketed lane failed to halve the bracket?"""
-    if view.high is None or len(view.tried) < 3:
+    """Have the last three trials of a bracketed lane failed to halve the bracket?
+
+    Failures in a row go down by ever longer strides, which is a search of its own kind until one fits.
+    """
+    if view.high is None or len(view.tried) < 4 or 0 < _failures_in_a_row(view) < 4:
         return False
-    return _width(view, len(view.tried)) * 2 > _width(view, len(view.tried) - 2)
+    return _width(view, len(view.tried)) * 2 > _width(view, len(view.tried) - 3)
 
 
 def _width(view: LaneView, trials: int) -> int:

@@ -83,6 +83,17 @@ def test_help_and_version_are_answers(cli: Cli, words: list[str]) -> None:
     assert ran.err == ""
 
 
+def test_a_bug_of_ours_is_exit_one_without_a_traceback(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    """A library that misbehaves in a way nobody foresaw, put in from outside."""
+    (cli.folder / "sitecustomize.py").write_text("import psutil\npsutil.virtual_memory = lambda: None\n")
+    ran = cli("probe", spec_file(), "--json", env={"PYTHONPATH": str(cli.folder)})
+    assert (ran.code, ran.document["exit_code"]) == (1, 1)
+    assert "a bug in oomtune: AttributeError" in ran.document["error"]["message"]
+    assert "Traceback" not in ran.err
+    loud = cli("probe", spec_file(), env={"PYTHONPATH": str(cli.folder), "OOMTUNE_DEBUG": "1"})
+    assert "Traceback" in loud.err
+
+
 @pytest.mark.parametrize("words", [[], ["prob"], ["probe"], ["probe", "a.yaml", "b.yaml"]])
 def test_bad_usage_is_exit_two(cli: Cli, words: list[str]) -> None:
     assert cli(*words).code == 2
