@@ -10,7 +10,7 @@ from oomtune.domain import Point
 # points that the process still had to give.
 _TARGET_SHARE = 0.5
 _ENOUGH_SHARE = 0.3
-_TOO_CLOSE_SHARE = 0.9
+_TOO_CLOSE_SHARE = 0.97
 # The curve has left its flat part when the peak is this much above that of the smallest size; less may be noise.
 _RISEN = 1.3
 _FLAT = 1.05

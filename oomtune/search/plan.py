@@ -158,7 +158,7 @@ def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget, *, last
     batch = next_batch(
         view,
         line=contender.line,
-        trusted=contender.loan is None,
+        trusted=rising_line(view.peaks) is not None,
         budget_bytes=budget.budget_bytes,
         resolution=space.resolution,
         need=contender.need,

@@ -1,7 +1,7 @@
 """The next batch to try inside one lane.
 
-Every prediction is distrusted: it only chooses where to look inside the bracket that history has proved, and when looks in
-a row have not halved that bracket, the next one is its middle. So at worst this is a binary search.
+Every prediction is distrusted: it only chooses where to look inside the bracket that history has proved, and when
+several looks have not halved that bracket, the next one is its middle. So at worst this is a binary search.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def next_batch(
 ) -> int:
     """A batch above everything that fitted and below everything that failed; at least `need`, which is worth having.
 
-    `trusted` says that the line was drawn from runs in this lane, not borrowed.
+    `trusted` says that the line goes through two runs in this lane; else part of it is borrowed or assumed.
     """
     top = view.top
     assert top is not None, "a lane with nothing left to try is never asked"
@@ -44,8 +44,9 @@ def _upwards(view: LaneView, edge: float, *, trusted: bool, resolution: float) -
     aim = first_from(view.axis, edge * share) or view.axis[-1]
     if view.low is None:
         return aim
-    # Small strides that all fit grow longer, so that a curve that flattens is outrun.
-    stride = min(2.0, 1 + max(resolution, 0.005) * 4 ** max(0, _small_strides(view) - 1))
+    # Small strides that all fit grow longer, so that a curve that flattens is outrun; while it is flat, they double.
+    grown = 1 + max(resolution, 0.005) * 4 ** max(0, _small_strides(view) - 1)
+    stride = 2.0 if len(view.peaks) > 1 and not trusted else min(2.0, grown)
     return max(aim, _just_over(view, view.low, resolution), last_up_to(view.axis, view.low * stride) or 0)
 
 
