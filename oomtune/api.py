@@ -99,7 +99,7 @@ def run_probe(source: str | Path | Mapping[str, Any], options: ProbeOptions, obs
         if host is None:
             raise errors.TensorFlowMissing("TensorFlow is not installed", hint="pip install tensorflow")
         resolved = _resolve(loaded, host)
-        result, host = _search(loaded, resolved, limits, options.fresh, observer, host)
+        result = _search(loaded, resolved, limits, options.fresh, observer, host)
     finally:
         if host is not None:
             host.close()
@@ -134,38 +134,38 @@ def _search(
     fresh: bool,
     observer: Observer,
     host: WorkerHost,
-) -> tuple[ProbeResult, WorkerHost]:
+) -> ProbeResult:
     spec, device = loaded.spec, resolved.device
     versions = _versions()
     key = _ledger_key(loaded, resolved, versions)
     limit_bytes = resolved.budget.limit_bytes
     with Ledger.open(ledger_folder(loaded.path), spec.name, key, limit_bytes=limit_bytes, fresh=fresh) as ledger:
         budget = Budget(limit_bytes=ledger.limit_bytes, headroom=resolved.budget.headroom)
-        runner = ForkRunner(spec=spec, device=device, budget=budget, notice=observer.notice, host=host)
+        notices = (*ledger.notices, *resolved.notices)
         observer.probe_started(spec, device, budget, len(ledger.records))
-        for notice in (*ledger.notices, *resolved.notices):
+        for notice in notices:
             observer.notice(notice)
-        result = run_session(
-            spec,
-            device,
-            budget,
-            runner=runner,
-            ledger=ledger,
-            earlier=tuple(ledger.records),
-            observer=observer,
-            limits=limits,
+        runner = ForkRunner(spec=spec, device=device, budget=budget, notice=observer.notice, host=host)
+        try:
+            result = run_session(
+                spec,
+                device,
+                budget,
+                runner=runner,
+                ledger=ledger,
+                earlier=tuple(ledger.records),
+                observer=observer,
+                limits=limits,
+            )
+            if result.verdict is Verdict.NOTHING_FITS:
+                observer.notice("nothing fits; measuring what the smallest configuration needs")
+                result = dataclasses.replace(result, problem=_nothing_fits(result, runner))
+        finally:
+            runner.close()  # its host may be another than the one it was given
+        needs = {"needs_environment": runner.environment} if runner.environment else {}
+        return dataclasses.replace(
+            result, environment={**versions, **needs}, ledger_path=str(ledger.path), notices=notices
         )
-        if result.verdict is Verdict.NOTHING_FITS:
-            observer.notice("nothing fits; measuring what the smallest configuration needs")
-            result = dataclasses.replace(result, problem=_nothing_fits(result, runner))
-        environment = versions | ({"needs_environment": runner.environment} if runner.environment else {})
-        result = dataclasses.replace(
-            result,
-            environment=environment,
-            ledger_path=str(ledger.path),
-            notices=(*ledger.notices, *resolved.notices),
-        )
-    return result, runner.host
 
 
 def _nothing_fits(result: ProbeResult, runner: ForkRunner) -> TrialError:

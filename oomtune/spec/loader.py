@@ -84,6 +84,8 @@ def _apply_setting(document: Document, setting: str) -> None:
         document.override(key, parse_value(text), f"--set {key}")
     except yaml.YAMLError:
         raise UsageProblem(f"--set {setting}: {text!r} is not a YAML value") from None
+    except LookupError as error:
+        raise UsageProblem(f"--set {setting}: {error.args[0]}") from None
 
 
 def _validate(document: Document, folder: Path) -> schema.Spec:

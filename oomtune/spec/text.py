@@ -46,15 +46,20 @@ class Document:
         return self.places.get(path, self.origin)
 
     def override(self, key: str, value: Any, source: str) -> None:
-        """Set the entry at a dotted key, as `--set` does."""
-        path = tuple(key.split("."))
+        """Set the entry at a dotted key, as `--set` does; a number is a place in a list. Raises `LookupError`."""
+        *parents, last = key.split(".")
         entry: Any = self.values
-        for part in path[:-1]:
-            if not isinstance(entry.get(part), dict):
-                entry[part] = {}
-            entry = entry[part]
-        entry[path[-1]] = value
-        self.places[path] = source
+        path: Path_ = ()
+        for part in parents:
+            step = _step(entry, part)
+            path = (*path, step)
+            if isinstance(entry, dict) and not isinstance(entry.get(step), dict | list):
+                entry[step] = {}
+            entry = entry[step]
+        step = _step(entry, last)
+        entry[step] = value
+        full = (*path, step)
+        self.places[full] = source
 
     def remove(self, key: str) -> None:
         *parents, last = key.split(".")
@@ -63,6 +68,14 @@ class Document:
             entry = entry.get(part) if isinstance(entry, dict) else None
         if isinstance(entry, dict):
             entry.pop(last, None)
+
+
+def _step(entry: Any, part: str) -> str | int:
+    if not isinstance(entry, list):
+        return part
+    if not part.isdigit() or int(part) >= len(entry):
+        raise LookupError(f"{part!r} is not a place in a list of {len(entry)}")
+    return int(part)
 
 
 def read_document(path: Path) -> Document:

@@ -23,6 +23,7 @@ Mode = Literal["fork", "spawn"]
 
 _TAIL_BYTES = 16_384
 _START_S = 180.0
+_ANSWER_S = 60.0
 _LAST_WORDS_S = 10.0
 
 
@@ -92,7 +93,7 @@ class WorkerHost:
         with os.fdopen(reply_out, "rb", buffering=0) as pipe:
             socket.send_fds(self._control, [json.dumps({"scratch": str(scratch)}).encode() + b"\n"], [reply_in])
             os.close(reply_in)
-            self._child = int(self._message(began + timeout_s)["started"])
+            self._child = int(self._message(time.monotonic() + _ANSWER_S)["started"])
             reply, timed_out = self._read_reply(pipe.fileno(), began + timeout_s)
             if timed_out:
                 self._kill_child()
@@ -118,15 +119,13 @@ class WorkerHost:
                 return b"".join(chunks), False
             chunks.append(chunk)
 
-    def _await_exit(self) -> int | None:
+    def _await_exit(self) -> int:
         """The exit code of a child whose pipe has closed; a child that closed it and lives on is ended."""
-        try:
-            return int(self._message(time.monotonic() + _LAST_WORDS_S)["exited"])
-        except TimeoutError:
+        if not self._readable(time.monotonic() + _LAST_WORDS_S):
             self._kill_child()
-            return int(self._message(time.monotonic() + _LAST_WORDS_S)["exited"])
-        finally:
-            self._child = None
+        exit_code = int(self._message(time.monotonic() + _ANSWER_S)["exited"])
+        self._child = None
+        return exit_code
 
     def _kill_child(self) -> None:
         if self._child is not None:
@@ -136,10 +135,7 @@ class WorkerHost:
     def _wait_until_ready(self) -> None:
         if self._ready:
             return
-        try:
-            message = self._message(time.monotonic() + _START_S)
-        except TimeoutError:
-            raise WorkerBroken(f"TensorFlow was not imported within {_START_S:.0f} s") from None
+        message = self._message(time.monotonic() + _START_S)
         if "broken" in message:
             raise TensorFlowMissing(
                 f"TensorFlow can't be imported: {message['broken']}",
@@ -147,11 +143,16 @@ class WorkerHost:
             )
         self._ready = True
 
+    def _readable(self, deadline: float) -> bool:
+        if b"\n" in self._inbox:
+            return True
+        readable, _, _ = select.select([self._control], [], [], max(0.0, deadline - time.monotonic()))
+        return bool(readable)
+
     def _message(self, deadline: float) -> dict[str, Any]:
         while b"\n" not in self._inbox:
-            readable, _, _ = select.select([self._control], [], [], max(0.0, deadline - time.monotonic()))
-            if not readable:
-                raise TimeoutError
+            if not self._readable(deadline):
+                raise WorkerBroken("the worker process does not answer", hint="try again; oomtune doctor may say more")
             data = self._control.recv(65536)
             if not data:
                 raise WorkerBroken(

@@ -98,6 +98,13 @@ class _Warden:
         pid = os.fork()
         if pid:
             return pid
+        try:
+            self._become_child(scratch)
+            child.run(scratch=scratch, reply_fd=reply_fd, parent_pid=zygote_pid)
+        finally:
+            os._exit(1)  # whatever happened, a child never goes on as a second warden
+
+    def _become_child(self, scratch: str) -> None:
         os.setsid()
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -106,8 +113,6 @@ class _Warden:
         for inherited in (self.control, self.wakeup, self.wakeup_in):
             inherited.close()
         _redirect_output(scratch)
-        child.run(scratch=scratch, reply_fd=reply_fd, parent_pid=zygote_pid)
-        os._exit(0)
 
     def _spawn(self, scratch: str, reply_fd: int) -> int:
         with (Path(scratch) / "output.txt").open("wb") as output:

@@ -183,7 +183,16 @@ def test_an_override_beats_the_spec_and_is_named_when_it_is_wrong() -> None:
     ]
 
 
-@pytest.mark.parametrize("setting", ["nonsense", "=1", "a..b=1", "search.batch_size=[1"])
+def test_a_number_in_an_override_is_a_place_in_a_list() -> None:
+    loaded = load_spec(spec_with(), settings=["model.layers.1.Dense.units=7"])
+    assert loaded.spec.model.layers[1].config["units"] == 7
+    assert len(loaded.spec.model.layers) == 4
+    assert "--set model.layers.1" in problems(spec_with(), settings=["model.layers.1=7"])[0]
+
+
+@pytest.mark.parametrize(
+    "setting", ["nonsense", "=1", "a..b=1", "search.batch_size=[1", "model.layers.9.Dense=1", "model.layers.x=1"]
+)
 def test_an_override_that_is_none_is_bad_usage(setting: str) -> None:
     with pytest.raises(UsageProblem, match="--set"):
         load_spec(spec_with(), settings=[setting])
