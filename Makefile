@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 SPEC ?= configs/lstm.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help install probe test lint format test-gpu picture clean
+.PHONY: help install probe test lint format test-gpu bench-oom picture clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ format: $(STAMP) ## put the code into the house style
 
 test-gpu: $(STAMP) ## run the acceptance suite on a real GPU
 	$(BIN)/python -m pytest -m gpu tests/gpu
+
+bench-oom: $(STAMP) ## what an out-of-memory trial costs beside one that fits
+	$(BIN)/python -m tests.benchmarks.oom_cost
 
 picture: $(STAMP) ## draw the README's picture from a real run
 	$(BIN)/python -m tests.benchmarks.picture configs/lstm.yaml .github/probe.svg

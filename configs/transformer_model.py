@@ -14,7 +14,7 @@ def build(sequence_length: int, vocabulary: int, width: int, heads: int, blocks:
     return keras.Model(tokens, layers.Dense(4, dtype="float32")(pooled))
 
 
-def encoder_block(hidden, width: int, heads: int):
+def encoder_block(hidden: keras.KerasTensor, width: int, heads: int) -> keras.KerasTensor:
     attended = layers.MultiHeadAttention(heads, width // heads, dropout=0.1)(hidden, hidden)
     hidden = layers.LayerNormalization()(hidden + attended)
     widened = layers.Dense(4 * width, activation="gelu")(hidden)

@@ -74,7 +74,8 @@ def probe(
 
 
 def test_the_winner_is_found_confirmed_and_every_trial_recorded_and_told() -> None:
-    device, kept, notes = fake(), [], Notes()
+    kept: list[TrialRecord] = []
+    device, notes = fake(), Notes()
     result = probe(device, device.budget, kept=kept, observer=notes)
     assert result.verdict is Verdict.TUNED
     assert result.best is not None
@@ -138,7 +139,8 @@ class Interrupted(FakeDevice):
 
 
 def test_an_interruption_keeps_what_was_known() -> None:
-    device, kept = Interrupted(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size), []
+    kept: list[TrialRecord] = []
+    device = Interrupted(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
     result = probe(device, device.budget, kept=kept)
     assert (result.verdict, len(kept)) == (Verdict.INTERRUPTED, 2)
     assert probe(fake(), device.budget, earlier=kept).verdict is Verdict.TUNED
