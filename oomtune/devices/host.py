@@ -23,9 +23,10 @@ def host_memory(root: Path = Path("/")) -> HostMemory:
     machine = psutil.virtual_memory()
     best = HostMemory(free_bytes=machine.available, total_bytes=machine.total, bound_by="the machine")
     for limit, used in _control_groups(root):
-        if limit < best.total_bytes:
-            free = min(best.free_bytes, max(0, limit - used))
-            best = HostMemory(free_bytes=free, total_bytes=limit, bound_by="a control group (container) limit")
+        free = max(0, limit - used)
+        if free < best.free_bytes:
+            total = min(best.total_bytes, limit)
+            best = HostMemory(free_bytes=free, total_bytes=total, bound_by="a control group (container) limit")
     return best
 
 

@@ -29,7 +29,7 @@ class WorkOrder:
     settings: TrialSettings
     device: Device
     budget: Budget
-    scratch: str
+    scratch: str = ""
     """A folder of the trial's own, for the allocator's dumps; removed when the trial has ended."""
 
 

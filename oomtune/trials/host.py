@@ -21,6 +21,9 @@ from oomtune.errors import TensorFlowMissing, WorkerBroken
 
 Mode = Literal["fork", "spawn"]
 
+# Started by name, so that nothing here imports TensorFlow; without the user's folder on the path, where a file called
+# typing.py or keras.py would be imported instead of the real one.
+_BOOT = "import sys; sys.path[:] = filter(None, sys.path); from oomtune.worker.zygote import serve; serve()"
 _TAIL_BYTES = 16_384
 _START_S = 180.0
 _ANSWER_S = 60.0
@@ -32,6 +35,7 @@ class Exit:
     """What the outside saw of one piece of work. A negative exit code is a signal."""
 
     reply: bytes
+    so_far: bytes
     exit_code: int | None
     output_tail: str
     timed_out: bool
@@ -48,15 +52,21 @@ class WorkerHost:
     def __init__(self, mode: Mode = "fork", environment: dict[str, str] | None = None) -> None:
         self.mode = mode
         self.environment = dict(environment or {})
-        self.root = Path(tempfile.mkdtemp(prefix="oomtune-"))
         self._inbox = b""
         self._ready = False
         self._closed = False
         self._child: int | None = None
         self._control, theirs = socket.socketpair()
-        with theirs, (self.root / "worker.txt").open("wb") as log:
+        try:
+            self.root = Path(tempfile.mkdtemp(prefix="oomtune-"))
+            log = (self.root / "worker.txt").open("wb")
+        except OSError as error:
+            raise WorkerBroken(
+                f"no temporary folder can be written: {error.strerror}", hint="free disk space, or set TMPDIR"
+            ) from None
+        with theirs, log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "oomtune.worker", mode, str(theirs.fileno())],
+                [sys.executable, "-c", _BOOT, mode, str(theirs.fileno()), str(self.root)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -79,7 +89,7 @@ class WorkerHost:
         """A folder of the trial's own with its order in it."""
         try:
             scratch = Path(tempfile.mkdtemp(dir=self.root))
-            (scratch / "order.json").write_bytes(order.replace(b"@scratch@", str(scratch).encode()))
+            (scratch / "order.json").write_bytes(order)
         except OSError as error:
             raise WorkerBroken(
                 f"the temporary folder {self.root} can't be written: {error.strerror}",
@@ -91,18 +101,22 @@ class WorkerHost:
         began = time.monotonic()
         reply_out, reply_in = os.pipe()
         with os.fdopen(reply_out, "rb", buffering=0) as pipe:
-            socket.send_fds(self._control, [json.dumps({"scratch": str(scratch)}).encode() + b"\n"], [reply_in])
-            os.close(reply_in)
+            try:
+                socket.send_fds(self._control, [json.dumps({"scratch": str(scratch)}).encode() + b"\n"], [reply_in])
+            except OSError:
+                raise self._worker_gone() from None
+            finally:
+                os.close(reply_in)
             self._child = int(self._message(time.monotonic() + _ANSWER_S)["started"])
             reply, timed_out = self._read_reply(pipe.fileno(), began + timeout_s)
             if timed_out:
                 self._kill_child()
             exit_code = self._await_exit()
-        output = scratch / "output.txt"
         return Exit(
             reply=reply,
+            so_far=_contents(scratch / "so_far.json"),
             exit_code=exit_code,
-            output_tail=_tail(output) if output.exists() else "",
+            output_tail=_tail(scratch / "output.txt"),
             timed_out=timed_out,
             duration_s=time.monotonic() - began,
         )
@@ -153,15 +167,22 @@ class WorkerHost:
         while b"\n" not in self._inbox:
             if not self._readable(deadline):
                 raise WorkerBroken("the worker process does not answer", hint="try again; oomtune doctor may say more")
-            data = self._control.recv(65536)
+            try:
+                data = self._control.recv(65536)
+            except ConnectionResetError:
+                data = b""
             if not data:
-                raise WorkerBroken(
-                    "the worker process ended by itself", hint=_tail(self.root / "worker.txt")[-600:].strip()
-                )
+                raise self._worker_gone()
             self._inbox += data
         line, self._inbox = self._inbox.split(b"\n", 1)
         message: dict[str, Any] = json.loads(line)
         return message
+
+    def _worker_gone(self) -> WorkerBroken:
+        last_words = _tail(self.root / "worker.txt")[-600:].strip()
+        return WorkerBroken(
+            "the worker process ended by itself", hint=last_words or "the same command goes on where it was"
+        )
 
     def close(self) -> None:
         """End the worker and all it started. Safe to call twice."""
@@ -181,8 +202,10 @@ class WorkerHost:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
+def _contents(path: Path) -> bytes:
+    """What a worker left in this file; nothing, if it did not come to that."""
+    return path.read_bytes() if path.exists() else b""
+
+
 def _tail(path: Path) -> str:
-    with path.open("rb") as file:
-        file.seek(0, os.SEEK_END)
-        file.seek(max(0, file.tell() - _TAIL_BYTES))
-        return file.read().decode("utf-8", errors="replace")
+    return _contents(path)[-_TAIL_BYTES:].decode("utf-8", errors="replace")

@@ -31,10 +31,15 @@ _OUT_OF_MEMORY = {"device_oom": Kind.DEVICE_OOM, "host_oom": Kind.HOST_OOM}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """All that the outside saw of a trial. A negative exit code is the signal that ended it."""
+    """All that the outside saw of a trial. A negative exit code is the signal that ended it.
+
+    `so_far` is what the worker had noted before it fell silent: it tells how far the trial came, and proves nothing
+    about its end.
+    """
 
     reply: Reply | None
     exit_code: int | None
+    so_far: Reply | None = None
     stderr_tail: str = ""
     timed_out: bool = False
     duration_s: float = 0.0
@@ -43,7 +48,7 @@ class Ending:
 def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
     """How the trial ended, in the closed set of words that the search and the user know."""
     kind, error = _verdict(trial, budget, ending)
-    reply = ending.reply or Reply(stage=Stage.BUILD)
+    reply = ending.reply or ending.so_far or Reply(stage=Stage.BUILD)
     points = tuple(point for point in reply.points if point.peak_bytes <= budget.budget_bytes)
     over = [point.batch_size for point in reply.points if point.peak_bytes > budget.budget_bytes]
     if over and kind is Kind.FITS:
@@ -146,7 +151,8 @@ def _how_it_ended(exit_code: int | None) -> str:
     if exit_code is None:
         return "the trial's process was lost"
     if exit_code < 0:
-        return f"the trial's process was ended by {signal.Signals(-exit_code).name}"
+        names = {number.value: number.name for number in signal.Signals}
+        return f"the trial's process was ended by {names.get(-exit_code, f'signal {-exit_code}')}"
     return f"the trial's process exited with code {exit_code}"
 
 

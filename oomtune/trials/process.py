@@ -56,7 +56,6 @@ class _ProcessRunner:
             settings=self.spec.trial,
             device=self.device,
             budget=self.budget,
-            scratch="@scratch@",
         )
         document = _ORDER.dump_json(order)
         ended = self.host.call(document, timeout_s=self.spec.trial.timeout_s)
@@ -98,6 +97,7 @@ class SpawnRunner(_ProcessRunner):
 def _ending(ended: Exit) -> Ending:
     return Ending(
         reply=_parse(ended.reply),
+        so_far=_parse(ended.so_far),
         exit_code=ended.exit_code,
         stderr_tail=ended.output_tail,
         timed_out=ended.timed_out,

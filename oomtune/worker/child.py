@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import threading
@@ -48,8 +49,8 @@ def run(*, scratch: str, reply_fd: int, parent_pid: int) -> None:
     text = (Path(scratch) / "order.json").read_bytes()
     if text == b"describe":
         mouth.say(describe.describe())
-    order = _ORDER.validate_json(text)
-    progress = Progress()
+    order = dataclasses.replace(_ORDER.validate_json(text), scratch=scratch)
+    progress = Progress(note=lambda so_far: _note(scratch, so_far))
 
     def reply(error: BaseException | None = None) -> None:
         mouth.say(_REPLY.dump_json(progress.reply(None if error is None else raised(error))))
@@ -61,6 +62,13 @@ def run(*, scratch: str, reply_fd: int, parent_pid: int) -> None:
     except BaseException as error:  # noqa: BLE001 - whatever the user's code raises has to cross the pipe
         reply(error)
     reply()
+
+
+def _note(scratch: str, so_far: Reply) -> None:
+    """Keep what is known on disk, for the case that this process is ended before it can reply."""
+    draft = Path(scratch) / "so_far.draft"
+    draft.write_bytes(_REPLY.dump_json(so_far))
+    draft.replace(Path(scratch) / "so_far.json")
 
 
 def raised(error: BaseException) -> RaisedError:
@@ -95,6 +103,6 @@ def _is_users(filename: str) -> bool:
     return Path(os.__file__).parent not in path.parents
 
 
-if __name__ == "__main__":
-    sys.path[:] = [entry for entry in sys.path if entry not in ("", str(Path.cwd()))]
+def main() -> None:
+    """The whole of a process that was started fresh for one trial."""
     run(scratch=sys.argv[1], reply_fd=int(sys.argv[2]), parent_pid=os.getppid())

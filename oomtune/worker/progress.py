@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from oomtune.domain import Point, RaisedError, Reply, Stage
@@ -9,6 +10,8 @@ from oomtune.domain import Point, RaisedError, Reply, Stage
 
 @dataclass(slots=True)
 class Progress:
+    note: Callable[[Reply], None]
+    """Keeps a reply that was not sent, in case the process is ended without one."""
     stage: Stage = Stage.BUILD
     batch_size: int | None = None
     jit_compile: bool | None = None

@@ -34,11 +34,21 @@ def watch(order: WorkOrder, on_stall: Callable[[AllocatorStalled], None]) -> Non
         threading.Thread(target=_watch, args=(order, on_stall), daemon=True).start()
 
 
+def forgive(order: WorkOrder) -> None:
+    """A step came to its end, so whatever allocation failed in it succeeded later or did not matter."""
+    for dump in _dumps(order):
+        dump.unlink(missing_ok=True)
+
+
+def _dumps(order: WorkOrder) -> list[Path]:
+    return list(Path(order.scratch).glob(f"{DUMP_PREFIX}_*"))
+
+
 def _watch(order: WorkOrder, on_stall: Callable[[AllocatorStalled], None]) -> None:
     asleep_since: float | None = None
     while True:
         time.sleep(_LOOK_EVERY_S)
-        dumps = list(Path(order.scratch).glob(f"{DUMP_PREFIX}_*"))
+        dumps = _dumps(order)
         if not dumps or _any_thread_busy():
             asleep_since = None
             continue
@@ -66,7 +76,7 @@ def _describe(dumps: list[Path], order: WorkOrder) -> str:
     dump = bfc_memory_map_pb2.MemoryDump()
     try:
         dump.ParseFromString(min(dumps).read_bytes())
-    except DecodeError:
+    except (DecodeError, FileNotFoundError):
         return "TensorFlow's allocator found no room, and no thread was left that could free any"
     in_use = dump.stats.bytes_in_use / _MIB
     return (

@@ -12,7 +12,7 @@ import keras
 from oomtune.calibration import next_size
 from oomtune.domain import Candidate, Point, Purpose, Stage, WorkOrder
 from oomtune.errors import TrialCrashed
-from oomtune.worker import data, device, model
+from oomtune.worker import data, device, model, stall
 from oomtune.worker.progress import Progress
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class _Witness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships n
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         loss = float((logs or {}).get("loss", 0.0))  # also waits for the device to finish the step
+        stall.forgive(self.order)
         step_ms = (time.perf_counter() - self.began) * 1000
         self.steps_seen += 1
         current, self.progress.peak_bytes = device.memory(self.order)
@@ -70,6 +71,7 @@ class _Witness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships n
         self.progress.stage = Stage.VALIDATE
 
     def on_test_end(self, logs: Any = None) -> None:
+        stall.forgive(self.order)
         self.progress.validated = True
         self.progress.peak_bytes = device.memory(self.order)[1]
 
@@ -106,6 +108,7 @@ def _climb(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
     while (size := next_size(order.trial.climb, progress.points, order.budget.budget_bytes)) is not None:
         progress.batch_size = size
         progress.stage = Stage.DATA
+        progress.note(progress.reply(None))
         batches = data.pipeline(order, lane.at(size))
         device.reset_peak(order)
         witness = _Witness(order, progress, order.settings.warmup_steps)

@@ -15,18 +15,31 @@ import array
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 from oomtune.worker.lifeline import die_with_parent
 
+_BOOT = "import sys; sys.path[:] = filter(None, sys.path); from oomtune.worker.child import main; main()"
 
-def serve(*, mode: str, control_fd: int) -> None:
-    """Run trials until the control socket closes."""
+
+def serve() -> None:
+    """Run trials until the control socket closes. Its words are the mode, the socket's descriptor and its folder."""
+    mode, control_fd, root = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    try:
+        _serve(mode, control_fd)
+    finally:
+        # When the parent was killed, nobody else is left to do this.
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _serve(mode: str, control_fd: int) -> None:
     # Until the import is done there is no child to end, so the default action of SIGTERM is right and immediate.
     die_with_parent(os.getppid(), signal.SIGTERM)
     control = socket.socket(fileno=control_fd)
@@ -101,8 +114,9 @@ class _Warden:
         try:
             self._become_child(scratch)
             child.run(scratch=scratch, reply_fd=reply_fd, parent_pid=zygote_pid)
-        finally:
-            os._exit(1)  # whatever happened, a child never goes on as a second warden
+        except BaseException:  # noqa: BLE001 - whatever happened, a child never goes on as a second warden
+            traceback.print_exc()
+        os._exit(1)
 
     def _become_child(self, scratch: str) -> None:
         os.setsid()
@@ -117,7 +131,7 @@ class _Warden:
     def _spawn(self, scratch: str, reply_fd: int) -> int:
         with (Path(scratch) / "output.txt").open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "oomtune.worker.child", scratch, str(reply_fd)],
+                [sys.executable, "-c", _BOOT, scratch, str(reply_fd)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
