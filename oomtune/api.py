@@ -17,9 +17,9 @@ from typing import Any
 
 from oomtune import __version__, errors
 from oomtune.devices import Resolved, ask_tensorflow, resolve
-from oomtune.devices.host import host_memory
+from oomtune.devices.host import SHARE_OF_FREE, host_memory
 from oomtune.devices.nvml import nvml_cards
-from oomtune.domain import Budget, Candidate, ProbeResult, Purpose, Trial, TrialError, Verdict
+from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Purpose, Trial, TrialError, Verdict
 from oomtune.ledger import Ledger, ledger_folder
 from oomtune.report.advice import what_to_try
 from oomtune.session import Limits, Observer, SilentObserver, run_session
@@ -79,9 +79,13 @@ def probe(spec: str | Path | Mapping[str, Any], **overrides: Any) -> ProbeResult
     `OomtuneError` when nothing fits or a trial fails for a reason that is not memory.
     """
     result = run_probe(spec, ProbeOptions(**overrides), SilentObserver())
-    kinds = {Verdict.NOTHING_FITS: errors.NothingFits, Verdict.FAILED: errors.TrialCrashed}
-    if result.problem is not None and result.verdict in kinds:
-        raise kinds[result.verdict](result.problem.message, hint=result.problem.hint)
+    problem = result.problem
+    if problem is not None and result.verdict is Verdict.NOTHING_FITS:
+        raise errors.NothingFits(problem.message, hint=problem.hint)
+    if problem is not None and result.verdict is Verdict.FAILED:
+        raise errors.TrialCrashed(problem.message, hint=problem.hint, traceback=problem.traceback)
+    if result.verdict is Verdict.INTERRUPTED:
+        raise KeyboardInterrupt
     return result
 
 
@@ -145,7 +149,14 @@ def _search(
         observer.probe_started(spec, device, budget, len(ledger.records))
         for notice in notices:
             observer.notice(notice)
-        runner = ForkRunner(spec=spec, device=device, budget=budget, notice=observer.notice, host=host)
+        runner = ForkRunner(
+            spec=spec,
+            device=device,
+            budget=budget,
+            notice=observer.notice,
+            host=host,
+            environment=ledger.environment,
+        )
         try:
             result = run_session(
                 spec,
@@ -162,7 +173,8 @@ def _search(
                 result = dataclasses.replace(result, problem=_nothing_fits(result, runner))
         finally:
             runner.close()  # its host may be another than the one it was given
-        needs = {"needs_environment": runner.environment} if runner.environment else {}
+            ledger.keep_environment(runner.environment)
+        needs = {"needs_environment": {**_pinned_environment(), **runner.environment}}
         return dataclasses.replace(
             result, environment={**versions, **needs}, ledger_path=str(ledger.path), notices=notices
         )
@@ -189,8 +201,9 @@ def _nothing_fits(result: ProbeResult, runner: ForkRunner) -> TrialError:
 
 def _measure_need(smallest: Candidate, result: ProbeResult, runner: ForkRunner) -> int | None:
     """What the smallest configuration uses when it has the machine's memory; None where that can't be given."""
-    free_bytes = int(host_memory().free_bytes * 0.8)
-    if result.device.kind != "cpu" or free_bytes <= result.budget.limit_bytes:
+    free_bytes = int(host_memory().free_bytes * SHARE_OF_FREE)
+    ran_out = any(record.outcome.kind is Kind.DEVICE_OOM for record in result.records)
+    if result.device.kind != "cpu" or not ran_out or free_bytes <= result.budget.limit_bytes:
         return None
     roomy = ForkRunner(
         spec=runner.spec,
@@ -199,7 +212,8 @@ def _measure_need(smallest: Candidate, result: ProbeResult, runner: ForkRunner) 
         notice=runner.notice,
         host=runner.host,
     )
-    return roomy.run(Trial(purpose=Purpose.SEARCH, candidate=smallest)).peak_bytes
+    outcome = roomy.run(Trial(purpose=Purpose.SEARCH, candidate=smallest))
+    return outcome.peak_bytes if outcome.kind is Kind.FITS else None
 
 
 def _versions() -> dict[str, Any]:

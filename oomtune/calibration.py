@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from oomtune.domain import Point
 
-# A climb looks for a point on the rising line, well below the budget: an out-of-memory error here would cost the
-# points that the process still had to give.
+# A climb looks for a point on the rising line, well below the budget. Only while the curve is flat does it go on
+# higher: there is no line yet to predict from.
 _TARGET_SHARE = 0.5
 _ENOUGH_SHARE = 0.3
 _TOO_CLOSE_SHARE = 0.97

@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from oomtune.domain import Kind, TrialRecord
 from oomtune.errors import OutputNotWritable
+from oomtune.units import format_bytes
 
 FORMAT = 1
 _MOST_AT_ONCE = 64
@@ -41,6 +42,8 @@ class Ledger:
         self.path = path
         self.notices: list[str] = []
         self.records: list[TrialRecord] = []
+        self.environment: dict[str, str] = {}
+        """What had to be set for trials to run on this machine."""
         self.limit_bytes = limit_bytes
         self._descriptor = descriptor
         self._header = {"format": FORMAT, "limit_bytes": limit_bytes, "key": dict(key)}
@@ -66,24 +69,40 @@ class Ledger:
 
     def _begin(self, *, fresh: bool) -> None:
         text = b"" if fresh else self.path.read_bytes()
-        header, records, good_bytes = _read(text)
-        if header is None or not _same_limit(header["limit_bytes"], self.limit_bytes):
+        header, records, environment, good_bytes = _read(text)
+        if header is not None and not _same_limit(header["limit_bytes"], self.limit_bytes):
+            self.notices.append(
+                f"what is free has changed from {format_bytes(header['limit_bytes'])} to "
+                f"{format_bytes(self.limit_bytes)}; earlier trials no longer apply"
+            )
+            header = None
+        if header is None:
             os.ftruncate(self._descriptor, 0)
             self._write(self._header)
             return
+        self.environment = environment
         # The limit that the records were made under; `auto` would come out a little different each time.
         self.limit_bytes = header["limit_bytes"]
         # A crash may have been mended since, outside the spec; it is run again.
         self.records = [record for record in records if record.outcome.kind is not Kind.CRASH]
         if good_bytes < len(text):
-            self.notices.append(f"the last line of the ledger {self.path} was cut short and is dropped")
+            self.notices.append(f"the end of the ledger {self.path} was cut short and is dropped")
             os.ftruncate(self._descriptor, good_bytes)
 
     def append(self, record: TrialRecord) -> None:
         """Put a record on disk; it is there when this returns."""
         self.records.append(record)
+        self._keep(_RECORD.dump_python(record, mode="json"))
+
+    def keep_environment(self, environment: Mapping[str, str]) -> None:
+        """Remember what trials on this machine need, so that a resumed probe need not find out again."""
+        if dict(environment) != self.environment:
+            self.environment = dict(environment)
+            self._keep({"environment": self.environment})
+
+    def _keep(self, document: Mapping[str, Any]) -> None:
         try:
-            self._write(_RECORD.dump_python(record, mode="json"))
+            self._write(document)
         except OSError as error:
             raise OutputNotWritable(
                 f"the ledger {self.path} can't be written: {error.strerror}", hint="free disk space and run it again"
@@ -125,10 +144,11 @@ def _lock_first_free(folder: Path, stem: str) -> tuple[Path, int]:
     raise OutputNotWritable(f"{_MOST_AT_ONCE} probes of this spec are running already", hint="wait for one to end")
 
 
-def _read(text: bytes) -> tuple[dict[str, Any] | None, list[TrialRecord], int]:
-    """The header, the records up to the first line that is not whole, and how many bytes those take."""
+def _read(text: bytes) -> tuple[dict[str, Any] | None, list[TrialRecord], dict[str, str], int]:
+    """The header, the records and the environment up to the first line that is not whole, and the bytes these take."""
     header: dict[str, Any] | None = None
     records: list[TrialRecord] = []
+    environment: dict[str, str] = {}
     good = 0
     for line in text.splitlines(keepends=True):
         if not line.endswith(b"\n"):
@@ -137,14 +157,17 @@ def _read(text: bytes) -> tuple[dict[str, Any] | None, list[TrialRecord], int]:
             if header is None:
                 header = json.loads(line)
                 if not isinstance(header, dict) or header.get("format") != FORMAT or "limit_bytes" not in header:
-                    return None, [], 0
+                    return None, [], {}, 0
+            elif line.startswith(b'{"environment"'):
+                environment = json.loads(line)["environment"]
             else:
                 records.append(_RECORD.validate_json(line))
         except (ValidationError, ValueError):
             break
         good += len(line)
-    return header, records, good
+    return header, records, environment, good
 
 
 def _same_limit(recorded: int, now: int) -> bool:
-    return abs(recorded - now) <= 0.1 * now
+    """Is it the same limit, or an automatic one that moved as free memory does? A fifth more is still free then."""
+    return abs(recorded - now) <= 0.2 * now

@@ -65,8 +65,6 @@ def _evidence(result: ProbeResult, spec_sha256: str, probed_at: str) -> dict[str
     best = result.best
     assert best is not None, "only a configuration that ran is ever written"
     confirm = best.confirmed_by.outcome if best.confirmed_by else None
-    peak_bytes = confirm.peak_bytes if confirm else best.peak_bytes
-    step_ms = (confirm.step_ms if confirm else None) or best.step_ms
     device: dict[str, Any] = {
         "kind": result.device.kind,
         "name": result.device.name,
@@ -77,10 +75,10 @@ def _evidence(result: ProbeResult, spec_sha256: str, probed_at: str) -> dict[str
     evidence: dict[str, Any] = {"confirmed": confirm is not None}
     if result.problem is not None:
         evidence["stopped"] = result.problem.message
-    evidence |= {"device": device, "peak_bytes": peak_bytes}
-    if step_ms:
-        evidence["step_ms"] = round(step_ms, 3)
-        evidence["samples_per_second"] = round(best.candidate.batch_size * 1000 / step_ms, 1)
+    evidence |= {"device": device, "peak_bytes": best.peak_bytes}
+    if best.step_ms and best.samples_per_second:
+        evidence["step_ms"] = round(best.step_ms, 3)
+        evidence["samples_per_second"] = round(best.samples_per_second, 1)
     evidence |= {
         "steps_run": confirm.steps_run if confirm else 0,
         "validation_run": bool(confirm and confirm.validated),
@@ -97,16 +95,18 @@ def _evidence(result: ProbeResult, spec_sha256: str, probed_at: str) -> dict[str
 
 def check_output(path: Path, *, force: bool) -> None:
     """Raise unless the answer can be written here without losing anything that is not ours."""
-    if path.exists() and not force and not _is_ours(path):
-        raise UsageProblem(
-            f"{path} was not written by oomtune and is left as it is", hint="give another file with -o, or --force"
-        )
     try:
+        if path.is_dir():
+            raise UsageProblem(f"{path} is a folder", hint="give a file with -o")
+        if path.exists() and not force and not _is_ours(path):
+            raise UsageProblem(
+                f"{path} was not written by oomtune and is left as it is", hint="give another file with -o, or --force"
+            )
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".oomtune-"):
             pass
     except OSError as error:
         raise OutputNotWritable(
-            f"nothing can be written in {path.parent}: {error.strerror}", hint="give a file in another folder with -o"
+            f"{path} can't be written: {error.strerror}", hint="give a file in a folder that can be written with -o"
         ) from None
 
 
@@ -116,7 +116,7 @@ def _is_ours(path: Path) -> bool:
         return False
     try:
         values = parse_text(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         return False
     evidence = _entry(values, "tuned", "evidence")
     return isinstance(evidence, dict) and "oomtune" in evidence
@@ -160,12 +160,20 @@ def load_tuned(path: str | Path) -> TunedConfig:
         values = parse_text(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageProblem(f"no such file: {path}", hint="make it with: oomtune probe SPEC") from None
-    except (yaml.YAMLError, UnicodeDecodeError, OSError):
+    except (yaml.YAMLError, ValueError, RecursionError, OSError):
         raise UsageProblem(f"{path} can't be read as YAML") from None
-    tuned = _entry(values, "tuned")
-    device = _entry(tuned, "evidence", "device")
-    if not isinstance(tuned, dict) or not isinstance(device, dict) or tuned.get("format") != FORMAT:
-        raise UsageProblem(f"{path} holds no tuned config", hint="make one with: oomtune probe SPEC")
+    try:
+        return _tuned_config(values)
+    except (KeyError, TypeError, AttributeError):
+        raise UsageProblem(f"{path} holds no tuned config", hint="make one with: oomtune probe SPEC") from None
+
+
+def _tuned_config(values: dict[str, Any]) -> TunedConfig:
+    """Raises when a key is missing or what stands there is something else."""
+    tuned = values["tuned"]
+    device = tuned["evidence"]["device"]
+    if tuned["format"] != FORMAT:
+        raise KeyError("format")
     return TunedConfig(
         batch_size=tuned["batch_size"],
         sequence_length=tuned.get("sequence_length"),

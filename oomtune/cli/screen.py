@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.spinner import Spinner
 from rich.text import Text
 
-from oomtune.domain import Budget, Device, ProbeSpec, Purpose, Trial, TrialRecord
+from oomtune.domain import Budget, Device, Lane, ProbeSpec, Purpose, Trial, TrialRecord
 from oomtune.report.terminal import trial_line, trial_table
 from oomtune.search import best_fit, trials_ahead
+from oomtune.search.evidence import lane_views
 from oomtune.units import format_bytes, format_seconds
 
 _ROWS = 14
@@ -114,32 +115,31 @@ class LiveScreen:
         parts: list[RenderableType] = [Text(self.title, style="bold")]
         if self.history:
             parts.append(trial_table(list(self.history[-_ROWS:]), self.budget))
-        if self.running is not None:
-            trial, number, began = self.running
+        running = self.running  # the other thread may end the trial while this one draws it
+        if running is not None:
+            trial, number, began = running
             what = f"{number} {trial.purpose}: {trial.candidate} ({time.monotonic() - began:.0f} s)"
             self.spinner.update(text=escape(what))
             parts.append(self.spinner)
         elif self.spec is None:
             self.spinner.update(text="")
             parts.append(self.spinner)
-        parts.append(Text(self._status(), style="dim"))
+        parts.append(Text(self._status(running[0].candidate.lane if running else None), style="dim"))
         return Group(*parts)
 
-    def _status(self) -> str:
+    def _status(self, lane: Lane | None) -> str:
         words = [f"{format_seconds(time.monotonic() - self.began)} elapsed"]
         if self.ahead_s:
             words.append(f"about {format_seconds(self.ahead_s)} to go")
         best = best_fit(self.spec.space, self.history) if self.spec else None
         if best is not None:
-            words.append(f"best so far: {best.candidate}{self._edge_words()}")
+            words.append(f"best so far: {best.candidate}{self._edge_words(lane)}")
         return " · ".join(words)
 
-    def _edge_words(self) -> str:
+    def _edge_words(self, lane: Lane | None) -> str:
         """What is known of the edge in the lane being tried."""
-        from oomtune.search.evidence import lane_views
-
-        if self.spec is None or self.running is None:
+        if self.spec is None or lane is None:
             return ""
-        view = lane_views(self.spec.space, self.history)[self.running[0].candidate.lane]
+        view = lane_views(self.spec.space, self.history)[lane]
         low = "?" if view.low is None else str(view.low)
         return f" · this lane's edge lies between {low} and {view.high or 'the maximum'}"

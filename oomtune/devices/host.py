@@ -8,6 +8,9 @@ from pathlib import Path
 
 import psutil
 
+# What is free now will not all be free later: other programs, and our own share outside the allocator.
+SHARE_OF_FREE = 0.8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMemory:

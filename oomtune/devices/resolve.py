@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oomtune.devices.catalogue import Card, find_card
-from oomtune.devices.host import HostMemory, cpu_name, host_memory
+from oomtune.devices.host import SHARE_OF_FREE, HostMemory, cpu_name, host_memory
 from oomtune.devices.nvml import NvmlCard
 from oomtune.devices.seen import Gpu
 from oomtune.domain import Budget, Device, DeviceRequest
 from oomtune.errors import BudgetTooLarge, NoSuchDevice
 from oomtune.units import MIB, format_bytes
-
-# What is free now will not all be free later: other programs, and our own share outside the allocator.
-_SHARE_OF_FREE = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +36,7 @@ def _cpu(request: DeviceRequest, memory: HostMemory) -> Resolved:
     card = find_card(request.like) if request.like is not None else None
     limit = card.usable_bytes if card else request.memory_limit_bytes
     if limit is None:
-        limit = int(memory.free_bytes * _SHARE_OF_FREE)
+        limit = int(memory.free_bytes * SHARE_OF_FREE)
     elif limit > memory.free_bytes:
         raise BudgetTooLarge(
             f"the limit of {format_bytes(limit)} is more than this machine can hold: {format_bytes(memory.free_bytes)} "

@@ -15,7 +15,6 @@ _TIMEOUT_S = 120.0
 class Gpu:
     name: str
     memory_limit_bytes: int
-    compute_capability: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

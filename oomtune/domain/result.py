@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from oomtune.domain.search import Budget, Candidate, Kind, Lane, _Word
 from oomtune.domain.spec import Device, ProbeSpec
@@ -20,7 +20,7 @@ class Verdict(_Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A candidate that ran and fitted, with what was seen when it did."""
+    """A candidate that ran and fitted, with what was seen when it did; by the confirm run, once there is one."""
 
     candidate: Candidate
     peak_bytes: int
@@ -34,11 +34,11 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierPoint:
-    """The largest batch known to fit in a lane; `run` to the edge, or only `partly`."""
+    """The largest batch that ran and fitted in a lane, and whether that is known to be its edge."""
 
     lane: Lane
     batch_size: int
-    certainty: Literal["run", "partly"]
+    edge_known: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

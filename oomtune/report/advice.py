@@ -21,7 +21,7 @@ def what_to_try(spec: ProbeSpec, budget: Budget, smallest: Candidate, needed_byt
     else:
         remedies.append(f"give it more than {format_bytes(budget.limit_bytes)}: --memory-limit")
     if smallest.batch_size > 1:
-        remedies.append(f"allow smaller batches: --set search.batch_size.min=1 (now {smallest.batch_size})")
+        remedies.append(f"allow smaller batches than {smallest.batch_size} in search.batch_size")
     if smallest.sequence_length is not None and smallest.sequence_length > 1:
         remedies.append(f"allow shorter sequences than {smallest.sequence_length} in search.sequence_length")
     if set(spec.space.precisions) == {"float32"}:

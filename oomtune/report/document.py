@@ -6,7 +6,7 @@ from typing import Any
 
 from oomtune import __version__
 from oomtune.domain import Candidate, Point, ProbeResult, TrialError, TrialRecord
-from oomtune.errors import OomtuneError
+from oomtune.errors import OomtuneError, SpecProblem
 
 FORMAT = 1
 
@@ -14,8 +14,6 @@ FORMAT = 1
 def probe_document(result: ProbeResult, exit_code: int) -> dict[str, Any]:
     best = result.best
     confirm = best.confirmed_by.outcome if best and best.confirmed_by else None
-    peak_bytes = (confirm.peak_bytes if confirm else best.peak_bytes) if best else None
-    step_ms = ((confirm.step_ms if confirm else None) or best.step_ms) if best else None
     return {
         "format": FORMAT,
         "oomtune": __version__,
@@ -27,11 +25,11 @@ def probe_document(result: ProbeResult, exit_code: int) -> dict[str, Any]:
         "memory": {
             "limit_bytes": result.budget.limit_bytes,
             "budget_bytes": result.budget.budget_bytes,
-            "peak_bytes": peak_bytes,
+            "peak_bytes": best.peak_bytes if best else None,
         },
         "throughput": {
-            "step_ms": step_ms,
-            "samples_per_second": best.candidate.batch_size * 1000 / step_ms if best and step_ms else None,
+            "step_ms": best.step_ms if best else None,
+            "samples_per_second": best.samples_per_second if best else None,
         },
         "leak_bytes_per_step": confirm.leak_bytes_per_step if confirm else 0,
         "trials": [trial_document(record) for record in result.records],
@@ -42,7 +40,8 @@ def probe_document(result: ProbeResult, exit_code: int) -> dict[str, Any]:
                 "sequence_length": point.lane.sequence_length,
                 "remat": point.lane.remat,
                 "batch_size": point.batch_size,
-                "certainty": point.certainty,
+                "certainty": "run",
+                "edge_known": point.edge_known,
             }
             for point in result.frontier
         ],
@@ -68,8 +67,20 @@ def error_document(command: str, exit_code: int, error: OomtuneError) -> dict[st
         "command": command,
         "exit_code": exit_code,
         "verdict": "failed" if exit_code != 130 else "interrupted",
-        "error": {"code": error.code, "message": error.message, "hint": error.hint, "where": error.where},
+        "best": None,
+        "memory": None,
+        "throughput": None,
+        "trials": [],
+        "frontier": [],
+        "tuned_path": None,
+        "ledger_path": None,
+        "environment": {},
+        "error": {"code": error.code, "message": error.message, "hint": error.hint, "where": _where(error)},
     }
+
+
+def _where(error: OomtuneError) -> str:
+    return error.problems[0].where if isinstance(error, SpecProblem) else error.where
 
 
 def candidate_document(candidate: Candidate) -> dict[str, Any]:

@@ -62,8 +62,7 @@ def answer_rows(result: ProbeResult) -> list[tuple[str, str]]:
         return []
     candidate = best.candidate
     confirm = best.confirmed_by.outcome if best.confirmed_by else None
-    peak = (confirm.peak_bytes if confirm else None) or best.peak_bytes
-    step_ms = (confirm.step_ms if confirm else None) or best.step_ms
+    peak, step_ms = best.peak_bytes, best.step_ms
     steps = result.spec.training.accumulation_steps(candidate.batch_size)
     rows = [("batch size", str(candidate.batch_size))]
     if candidate.sequence_length is not None:
@@ -74,7 +73,7 @@ def answer_rows(result: ProbeResult) -> list[tuple[str, str]]:
     limit = result.budget.limit_bytes
     rows.append(("peak memory", f"{format_bytes(peak)} of {format_bytes(limit)} ({peak / limit:.0%})"))
     if step_ms:
-        rows.append(("step", f"{step_ms:.1f} ms, {candidate.batch_size * 1000 / step_ms:,.0f} samples a second"))
+        rows.append(("step", f"{step_ms:.1f} ms, {best.samples_per_second:,.0f} samples a second"))
     if confirm:
         validated = ", with validation" if confirm.validated else ""
         rows.append(("confirmed", f"{confirm.steps_run} steps in a fresh process{validated}"))

@@ -80,7 +80,7 @@ def _frontier(result: ProbeResult) -> Table:
         cells = []
         for precision in precisions:
             point = batch.get((length, precision))
-            cells.append("" if point is None else f"{point.batch_size}{'' if point.certainty == 'run' else '+'}")
+            cells.append("" if point is None else f"{point.batch_size}{'' if point.edge_known else '+'}")
         table.add_row(str(length or "-"), *cells)
     return table
 

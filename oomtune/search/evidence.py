@@ -125,12 +125,13 @@ def all_fits(history: Sequence[TrialRecord]) -> Iterator[Fit]:
         for candidate, peak_bytes, step_ms in _measured(record):
             if candidate not in seen:
                 seen.add(candidate)
-                yield Fit(
-                    candidate=candidate,
-                    peak_bytes=peak_bytes,
-                    step_ms=step_ms,
-                    confirmed_by=confirmed.get(candidate),
-                )
+                yield _fit(candidate, peak_bytes, step_ms, confirmed.get(candidate))
+
+
+def _fit(candidate: Candidate, peak_bytes: int, step_ms: float | None, confirm: TrialRecord | None) -> Fit:
+    if confirm is not None and confirm.outcome.peak_bytes is not None:
+        peak_bytes = confirm.outcome.peak_bytes
+    return Fit(candidate=candidate, peak_bytes=peak_bytes, step_ms=step_ms, confirmed_by=confirm)
 
 
 def _measured(record: TrialRecord) -> Iterator[tuple[Candidate, int, float | None]]:
@@ -151,7 +152,7 @@ def best_fit(space: SearchSpace, history: Sequence[TrialRecord]) -> Fit | None:
 def frontier(space: SearchSpace, history: Sequence[TrialRecord]) -> tuple[FrontierPoint, ...]:
     """The largest batch that ran and fitted in each lane that was tried."""
     return tuple(
-        FrontierPoint(lane=lane, batch_size=view.low, certainty="run" if view.closed(space.resolution) else "partly")
+        FrontierPoint(lane=lane, batch_size=view.low, edge_known=view.closed(space.resolution))
         for lane, view in lane_views(space, history).items()
         if view.low is not None
     )

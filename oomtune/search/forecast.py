@@ -21,11 +21,13 @@ from oomtune.search.evidence import lane_views
 from oomtune.search.plan import next_trial
 
 _MOST_TRIALS = 60
+# Playing the search through more lanes than this would take longer than it is worth to know.
+_MOST_LANES = 60
 
 
 def trials_ahead(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> list[Purpose]:
     """The purposes of the trials that would follow if every lane behaved as its curve predicts."""
-    if not any(record.outcome.peak_bytes for record in history):
+    if len(space.lanes()) > _MOST_LANES or not any(record.outcome.peak_bytes for record in history):
         return []
     played = list(history)
     views = lane_views(space, history)

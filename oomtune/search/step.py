@@ -90,11 +90,6 @@ def _just_over(view: LaneView, low: int, resolution: float) -> int:
     return _above(view, below)
 
 
-def _just_under(view: LaneView, top: int, resolution: float) -> int:
-    """The smallest batch whose fit would close the lane."""
-    return first_from(view.axis, top * (1 - resolution)) or top
-
-
 def _above(view: LaneView, batch: int) -> int:
     return first_from(view.axis, batch + 1) or view.axis[-1]
 

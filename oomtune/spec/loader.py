@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from oomtune import domain
@@ -68,7 +67,11 @@ def load_spec(
 
 def _document(source: str | Path | Mapping[str, Any]) -> tuple[Document, Path]:
     if isinstance(source, Mapping):
-        values = json.loads(json.dumps(source))
+        try:
+            values = json.loads(json.dumps(source, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            problem = Problem(where="spec", key="", message=f"holds something that is not plain data: {error}")
+            raise SpecProblem([problem]) from None
         return Document(values=values, origin="spec"), Path.cwd() / "spec.yaml"
     path = Path(source)
     return read_document(path), path
@@ -82,10 +85,8 @@ def _apply_setting(document: Document, setting: str) -> None:
         )
     try:
         document.override(key, parse_value(text), f"--set {key}")
-    except yaml.YAMLError:
-        raise UsageProblem(f"--set {setting}: {text!r} is not a YAML value") from None
-    except LookupError as error:
-        raise UsageProblem(f"--set {setting}: {error.args[0]}") from None
+    except (ValueError, LookupError) as error:
+        raise UsageProblem(f"--set {setting[:80]}: {error.args[0]}") from None
 
 
 def _validate(document: Document, folder: Path) -> schema.Spec:
@@ -122,12 +123,19 @@ def _beyond_types(document: Document, folder: Path) -> Iterator[Problem]:
             message = f"Keras has no layer {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
             yield _problem(document, ("model", "layers", index), message)
     npz = _at(document.values, "dataset", "npz", "path")
-    if isinstance(npz, str) and not (folder / npz).is_file():
+    if isinstance(npz, str) and not _is_file(folder / npz):
         yield _problem(document, ("dataset", "npz", "path"), f"no such file: {folder / npz}")
     if _at(document.values, "search", _LENGTH) is None:
         for section in ("model", "dataset"):
             for path in _mentions(document.values.get(section), (section,)):
                 yield _problem(document, path, "stands for search.sequence_length, which is not set")
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def _at(values: Any, *keys: str) -> Any:

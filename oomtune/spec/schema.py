@@ -137,8 +137,16 @@ class Tensor(Section):
 
     @model_validator(mode="after")
     def _integers_have_a_bound(self) -> Tensor:
-        if "int" in self.dtype and self.max is None:
+        if "int" not in self.dtype:
+            return self
+        if self.max is None:
             raise ValueError(f"max is missing: how many different values an {self.dtype} may have")
+        bits = int(self.dtype.rpartition("int")[2])
+        most = 2 ** (bits if self.dtype.startswith("u") else bits - 1)
+        if self.max != int(self.max) or not 1 <= self.max <= most:
+            raise ValueError(
+                f"expected max to be a whole number from 1 to {most} for an {self.dtype}; got {self.max:g}"
+            )
         return self
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,9 +73,11 @@ class Document:
 
 
 def _step(entry: Any, part: str) -> str | int:
-    if not isinstance(entry, list):
+    if isinstance(entry, dict):
         return part
-    if not part.isdigit() or int(part) >= len(entry):
+    if not isinstance(entry, list):
+        raise LookupError(f"{part!r} is inside a value that has no entries")
+    if not part.isdecimal() or int(part) >= len(entry):
         raise LookupError(f"{part!r} is not a place in a list of {len(entry)}")
     return int(part)
 
@@ -109,13 +113,21 @@ def read_document(path: Path) -> Document:
 
 
 def parse_value(text: str) -> Any:
-    """One value as it would be read in a spec, for `--set`."""
+    """One value as it would be read in a spec, for `--set`. Raises `ValueError` when it is none."""
     loader = SpecLoader(text)
     try:
         node = loader.get_single_node()
-        return None if node is None else _Reader(loader, "").read(node, ())
+        if node is None:
+            return None
+        reader = _Reader(loader, "value")
+        value = reader.read(node, ())
+    except (yaml.YAMLError, RecursionError, SpecProblem) as error:
+        raise ValueError(str(error).splitlines()[0]) from None
     finally:
         loader.dispose()
+    if reader.problems:
+        raise ValueError(reader.problems[0].message)
+    return value
 
 
 def parse_text(text: str) -> Any:
@@ -135,10 +147,11 @@ def _read(path: Path) -> str:
     try:
         if path.is_dir():
             raise _refuse(str(path), "this is a folder, not a spec file")
-        size = path.stat().st_size
-        if size > _MOST_BYTES:
-            raise _refuse(str(path), f"{size:,} bytes is too large for a spec; at most {_MOST_BYTES:,} are read")
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise _refuse(str(path), f"too large for a spec; at most {_MOST_BYTES:,} bytes are read")
+        return text.decode("utf-8")
     except FileNotFoundError:
         raise _refuse(str(path), "no such file") from None
     except UnicodeDecodeError as error:
@@ -171,7 +184,10 @@ class _Reader:
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
-        return self.loader.construct_object(node)
+        value = self.loader.construct_object(node)
+        if isinstance(value, bytes | datetime.date) or (isinstance(value, float) and not math.isfinite(value)):
+            raise _refuse(where, f"{node.value!r} is neither text nor a finite number; put it in quotes if it is text")
+        return value
 
     def _mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, Any]:
         values: dict[str, Any] = {}

@@ -7,8 +7,9 @@ with fresh processes), and a CPU that lists instructions it can't run (go on wit
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,7 +21,8 @@ _ORDER = TypeAdapter(WorkOrder)
 _REPLY = TypeAdapter(Reply)
 
 # oneDNN's name for everything but the matrix tiles (AMX) that some virtual machines list and can't run.
-_WITHOUT_TILES = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}
+_ISA = "ONEDNN_MAX_CPU_ISA"
+_WITHOUT_TILES = "AVX512_CORE_FP16"
 
 
 class _ProcessRunner:
@@ -34,19 +36,19 @@ class _ProcessRunner:
         budget: Budget,
         notice: Callable[[str], None],
         host: WorkerHost | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.spec = spec
         self.device = device
         self.budget = budget
         self.notice = notice
         self.host = host or WorkerHost(self.mode)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What had to be set for trials to run here; training needs it too."""
-        return {name: value for name, value in self.host.environment.items() if name in _WITHOUT_TILES}
+        self.environment = dict(environment or {})
+        """What has to be set for trials to run here; training needs it too."""
 
     def run(self, trial: Trial) -> Outcome:
+        if not self.environment.items() <= self.host.environment.items():
+            self._replace_host(self.host.mode)
         order = WorkOrder(
             trial=trial,
             folder=self.spec.folder,
@@ -68,22 +70,27 @@ class _ProcessRunner:
 
     def _mended(self, ended: Exit) -> bool:
         """Was it the machine, and is there a way around that?"""
-        if ended.exit_code == -signal.SIGILL and self.device.kind == "cpu" and not self.environment:
+        if (
+            ended.exit_code == -signal.SIGILL
+            and self.device.kind == "cpu"
+            and _ISA not in {*self.environment, *os.environ}
+        ):
             self.notice(
                 "this CPU lists matrix instructions (AMX) that it can't run; "
-                "trials go on with ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16, and training needs that too"
+                f"trials go on with {_ISA}={_WITHOUT_TILES}, and training needs that too"
             )
-            self._replace_host(self.host.mode, _WITHOUT_TILES)
+            self.environment[_ISA] = _WITHOUT_TILES
+            self._replace_host(self.host.mode)
             return True
         if self.device.kind == "gpu" and self.host.mode == "fork" and _cuda_not_forkable(ended):
             self.notice("CUDA can't be used in a forked process here; trials go on in fresh processes")
-            self._replace_host("spawn", {})
+            self._replace_host("spawn")
             return True
         return False
 
-    def _replace_host(self, mode: Mode, environment: dict[str, str]) -> None:
+    def _replace_host(self, mode: Mode) -> None:
         self.host.close()
-        self.host = WorkerHost(mode, {**self.host.environment, **environment})
+        self.host = WorkerHost(mode, {**self.host.environment, **self.environment})
 
 
 class ForkRunner(_ProcessRunner):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +76,13 @@ def _from_npz(data: NpzData, folder: str, candidate: Candidate, count: int) -> t
     )
 
 
+@cache
 def _array(path: Path, name: str) -> Any:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise DataUnreadable(f"{path} is not an .npz archive", hint="write it with numpy.savez")
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise DataUnreadable(f"{path} is not an .npz archive", hint="write it with numpy.savez")
+        with archive:
             if name not in archive.files:
                 raise DataUnreadable(
                     f"{path} has no array {name!r}", hint=f"it has: {', '.join(sorted(archive.files)) or 'none'}"

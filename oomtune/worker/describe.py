@@ -19,7 +19,6 @@ def describe() -> bytes:
             "keras": keras.__version__,
             "cuda_build": bool(build.get("is_cuda_build") or build.get("is_rocm_build")),
             "cuda_version": build.get("cuda_version"),
-            "cudnn_version": build.get("cudnn_version"),
             "gpus": [_card(card, limit) for card, limit in zip(cards, limits, strict=True)],
         }
     ).encode()
@@ -27,12 +26,7 @@ def describe() -> bytes:
 
 def _card(card: tf.config.PhysicalDevice, limit_bytes: int) -> dict[str, object]:
     details = tf.config.experimental.get_device_details(card)
-    capability = details.get("compute_capability")
-    return {
-        "name": details.get("device_name") or card.name,
-        "compute_capability": ".".join(map(str, capability)) if capability else None,
-        "memory_limit_bytes": limit_bytes,
-    }
+    return {"name": details.get("device_name") or card.name, "memory_limit_bytes": limit_bytes}
 
 
 def _memory_limits() -> list[int]:

@@ -94,6 +94,11 @@ def _import_builder(name: str, folder: str) -> Callable[..., Any]:
 def _compile(model: keras.Model, order: WorkOrder, candidate: Candidate) -> None:
     training = order.training
     if model.compiled and training.loss is None:
+        if training.accumulation_steps(candidate.batch_size) > 1:
+            raise TrialCrashed(
+                "training.effective_batch_size can't be kept: the model comes compiled with its own optimizer",
+                hint="set training.optimizer and training.loss in the spec, or leave effective_batch_size out",
+            )
         return
     if training.loss is None:
         raise TrialCrashed("training.loss is not set, and the model does not come compiled", hint="set training.loss")

@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "oomtune.worker": ("oomtune.domain", "oomtune.errors", "oomtune.calibration", "oomtune.worker"),
     "oomtune.devices": ("oomtune.domain", "oomtune.errors", "oomtune.units", "oomtune.devices", "oomtune.trials.host"),
     "oomtune.spec": ("oomtune.domain", "oomtune.errors", "oomtune.units", "oomtune.spec"),
-    "oomtune.ledger": ("oomtune.domain", "oomtune.errors"),
+    "oomtune.ledger": ("oomtune.domain", "oomtune.errors", "oomtune.units"),
     "oomtune.tuned": ("oomtune.domain", "oomtune.errors", "oomtune.spec.text"),
     "oomtune.session": ("oomtune.domain", "oomtune.search", "oomtune.trials.runner"),
     "oomtune.report": ("oomtune.domain", "oomtune.errors", "oomtune.units", "oomtune.report"),

@@ -101,6 +101,20 @@ def test_an_automatic_limit_that_moved_a_little_is_the_recorded_one(tmp_path: Pa
         assert (near.limit_bytes, near.records) == (1000, [record(1)])
     with open_ledger(tmp_path, limit_bytes=2000) as far:
         assert (far.limit_bytes, far.records) == (2000, [])
+        assert "what is free has changed" in far.notices[0]
+
+
+def test_what_trials_need_here_is_remembered(tmp_path: Path) -> None:
+    with open_ledger(tmp_path) as ledger:
+        ledger.append(record(1))
+        ledger.keep_environment({"A": "1"})
+        ledger.append(record(2))
+    with open_ledger(tmp_path) as again:
+        assert again.environment == {"A": "1"}
+        assert again.records == [record(1), record(2)]
+        before = again.path.read_text()
+        again.keep_environment({"A": "1"})
+        assert again.path.read_text() == before
 
 
 def test_a_crash_is_not_replayed_it_may_have_been_mended(tmp_path: Path) -> None:

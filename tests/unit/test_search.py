@@ -214,7 +214,7 @@ def test_with_the_whole_frontier_asked_for_every_lane_is_known_to_resolution(
     true = edges(space, law, device.budget.budget_bytes)
     assert set(known) == set(true)
     for lane, edge in true.items():
-        assert known[lane].certainty == "run"
+        assert known[lane].edge_known
         assert edge * (1 - space.resolution) <= known[lane].batch_size <= edge
 
 

@@ -106,6 +106,16 @@ trial:
         ({"model__layers": None, "model__builder": "not a builder"}, "model.builder: expected package.module:function"),
         ({"dataset__npz": {"path": "no.npz"}}, "dataset.npz.path: no such file"),
         ({"dataset__synthetic__inputs__shape": ["sequence_length"]}, "stands for search.sequence_length, which is not"),
+        (
+            {"dataset__synthetic__inputs": {"shape": [4], "dtype": "int8", "max": 300}},
+            "expected max to be a whole number",
+        ),
+        (
+            {"dataset__synthetic__inputs": {"shape": [4], "dtype": "int32", "max": 0.5}},
+            "expected max to be a whole number",
+        ),
+        ({"dataset__npz": {"path": "x" * 300}}, "dataset.npz.path: no such file"),
+        ({"name": float("inf")}, "holds something that is not plain data"),
         ({"dataset__synthetic__inputs__dtype": "int33"}, "dataset.synthetic.inputs.dtype: expected float32"),
         ({"training__effective_batch_size": 2, "search__batch_size": [4, 8]}, "expected at least the smallest batch"),
         ({"training__metrics": "accuracy"}, "training.metrics: expected a list; got 'accuracy'"),
@@ -138,6 +148,9 @@ def test_each_wrong_value_names_its_key_and_what_is_accepted(overrides: dict[str
         ("a: b: c\n", ":1: not valid YAML"),
         ("a: !!python/object/apply:os.system ['true']\n", "not valid YAML"),
         ("? [a, b]\n: 1\n", "a key must be a word"),
+        ("a: .inf\n", ":1: '.inf' is neither text nor a finite number"),
+        ("a: 2024-01-02\n", "put it in quotes"),
+        ("a: !!binary aGk=\n", "neither text nor a finite number"),
         ("a: &a [*a]\n", "nested more than 50 levels deep"),
         ("[" * 5000, "nested more than 50 levels deep"),
     ],
@@ -159,7 +172,11 @@ def test_a_file_of_fifty_megabytes_is_not_even_read(tmp_path: Path) -> None:
     path = tmp_path / "model.yaml"
     with path.open("wb") as file:
         file.truncate(50 * 1000**2)
-    assert "50,000,000 bytes is too large for a spec" in problems(path)[0]
+    assert "too large for a spec; at most 1,048,576 bytes are read" in problems(path)[0]
+
+
+def test_a_device_that_never_ends_is_not_read_to_its_end() -> None:
+    assert "too large for a spec" in problems(Path("/dev/zero"))[0]
 
 
 @pytest.mark.parametrize("junk", [b"\x00\x01\x02", b"\xff\xfe\x00binary", bytes(range(256))])
@@ -191,7 +208,19 @@ def test_a_number_in_an_override_is_a_place_in_a_list() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", ["nonsense", "=1", "a..b=1", "search.batch_size=[1", "model.layers.9.Dense=1", "model.layers.x=1"]
+    "setting",
+    [
+        "nonsense",
+        "=1",
+        "a..b=1",
+        "search.batch_size=[1",
+        "model.layers.9.Dense=1",
+        "model.layers.x=1",
+        "model.layers.²=1",
+        "name=2024-13-45",
+        "search.batch_size={max: 3, max: 4}",
+        "training.optimizer=" + "[" * 3000,
+    ],
 )
 def test_an_override_that_is_none_is_bad_usage(setting: str) -> None:
     with pytest.raises(UsageProblem, match="--set"):
