@@ -21,8 +21,9 @@ from oomtune.devices.host import SHARE_OF_FREE, host_memory
 from oomtune.devices.nvml import nvml_cards
 from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Purpose, Trial, TrialError, Verdict
 from oomtune.ledger import Ledger, ledger_folder
+from oomtune.observer import Observer, SilentObserver
 from oomtune.report.advice import what_to_try
-from oomtune.session import Limits, Observer, SilentObserver, run_session
+from oomtune.session import Limits, run_session
 from oomtune.spec import LoadedSpec, load_spec
 from oomtune.trials.host import WorkerHost
 from oomtune.trials.process import ForkRunner

@@ -13,37 +13,13 @@ from oomtune.domain import (
     Kind,
     ProbeResult,
     ProbeSpec,
-    Trial,
     TrialError,
     TrialRecord,
     Verdict,
 )
+from oomtune.observer import Observer
 from oomtune.search import best_fit, frontier, next_larger, next_trial
 from oomtune.trials.runner import Runner
-
-
-class Observer(Protocol):
-    """Is told what happens, as it happens."""
-
-    def probe_started(self, spec: ProbeSpec, device: Device, budget: Budget, earlier: int) -> None: ...
-
-    def trial_started(self, trial: Trial, number: int) -> None: ...
-
-    def trial_ended(self, record: TrialRecord, history: Sequence[TrialRecord]) -> None: ...
-
-    def notice(self, text: str) -> None: ...
-
-
-class SilentObserver:
-    """Tells nobody."""
-
-    def probe_started(self, spec: ProbeSpec, device: Device, budget: Budget, earlier: int) -> None: ...
-
-    def trial_started(self, trial: Trial, number: int) -> None: ...
-
-    def trial_ended(self, record: TrialRecord, history: Sequence[TrialRecord]) -> None: ...
-
-    def notice(self, text: str) -> None: ...
 
 
 class RecordKeeper(Protocol):
@@ -116,7 +92,7 @@ def run_session(
 
 def _limit_reached(limits: Limits, trials: int, now: float) -> TrialError | None:
     if limits.max_trials is not None and trials >= limits.max_trials:
-        return TrialError(code="max_trials", message=f"stopped after {trials} trials, as --max-trials says")
+        return TrialError(code="max_trials", message=f"stopped by --max-trials after {trials} more trials")
     if limits.deadline is not None and now >= limits.deadline:
-        return TrialError(code="time_limit", message=f"stopped after {trials} trials, as --time-limit says")
+        return TrialError(code="time_limit", message=f"stopped by --time-limit after {trials} more trials")
     return None

@@ -76,8 +76,8 @@ def _evidence(result: ProbeResult, spec_sha256: str, probed_at: str) -> dict[str
     if result.problem is not None:
         evidence["stopped"] = result.problem.message
     evidence |= {"device": device, "peak_bytes": best.peak_bytes}
-    if best.step_ms and best.samples_per_second:
-        evidence["step_ms"] = round(best.step_ms, 3)
+    if best.confirmed_step_ms and best.samples_per_second:
+        evidence["step_ms"] = round(best.confirmed_step_ms, 3)
         evidence["samples_per_second"] = round(best.samples_per_second, 1)
     evidence |= {
         "steps_run": confirm.steps_run if confirm else 0,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import signal
@@ -15,7 +17,7 @@ import typer
 
 from oomtune import __version__
 from oomtune.cli import doctor, probe, schema
-from oomtune.errors import INTERRUPTED, OomtuneError, SpecProblem, UsageProblem
+from oomtune.errors import INTERRUPTED, OomtuneError, OutputNotWritable, SpecProblem, UsageProblem
 
 app = typer.Typer(
     name="oomtune",
@@ -48,7 +50,7 @@ def main() -> NoReturn:
     # A polite kill is an interruption like Ctrl-C: workers end, the ledger is kept.
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        code = app(standalone_mode=False)
+        code = _run()
     except typer.TyperException as error:
         code = fail(UsageProblem(error.format_message(), hint=f"see: oomtune{_known_command()} --help"))
     except (typer.Abort, KeyboardInterrupt):
@@ -57,7 +59,24 @@ def main() -> NoReturn:
         code = fail(error)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug of ours still gets its words and its exit code
         code = fail(_bug(error))
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run the command that was asked for; an answer that nobody can receive is not an answer."""
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has what it wanted (`| head`). Nothing more may be written, not even when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputNotWritable(f"the answer can't be written to stdout: {error.strerror}") from None
+    return code if isinstance(code, int) else 0
 
 
 def _bug(error: Exception) -> OomtuneError:
@@ -108,4 +127,5 @@ def _tell(error: OomtuneError, exit_code: int) -> None:
     if "--json" in sys.argv[1:]:
         from oomtune.report.document import error_document
 
-        print(json.dumps(error_document(_command(), exit_code, error)))
+        with contextlib.suppress(OSError):  # stdout may be what failed
+            print(json.dumps(error_document(_command(), exit_code, error)), flush=True)

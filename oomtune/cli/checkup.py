@@ -8,16 +8,19 @@ import platform
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from oomtune import __version__
+from oomtune.devices import resolve
+from oomtune.devices.catalogue import find_card
 from oomtune.devices.host import cpu_name, host_memory
 from oomtune.devices.nvml import NvmlCard, nvml_cards
 from oomtune.devices.seen import Machine, ask_tensorflow
-from oomtune.errors import EnvironmentProblem
+from oomtune.domain import DeviceRequest
+from oomtune.errors import EnvironmentProblem, UsageProblem
 from oomtune.ledger import ledger_folder
 from oomtune.trials.host import WorkerHost
-from oomtune.units import format_bytes
+from oomtune.units import format_bytes, parse_bytes
 
 # Variables that change which memory TensorFlow takes, and how.
 _ALLOCATOR_VARIABLES = (
@@ -46,7 +49,21 @@ class Checkup:
         }
 
 
-def checkup() -> Checkup:
+def request_for(device: str | None, memory_limit: str | None, like: str | None) -> DeviceRequest:
+    """What the flags ask for."""
+    kinds: dict[str | None, Literal["auto", "gpu", "cpu"]] = {None: "auto", "auto": "auto", "gpu": "gpu", "cpu": "cpu"}
+    if device not in kinds:
+        raise UsageProblem(f"--device {device}: expected auto, gpu or cpu")
+    try:
+        limit = None if memory_limit in (None, "auto") else parse_bytes(str(memory_limit))
+    except ValueError as error:
+        raise UsageProblem(f"--memory-limit {memory_limit}: {error}") from None
+    if like is not None:
+        find_card(like)  # an unknown name is bad usage, whatever the machine is like
+    return DeviceRequest(kind=kinds[device], memory_limit_bytes=limit, like=like)
+
+
+def checkup(request: DeviceRequest) -> Checkup:
     """Look at everything a probe would need."""
     machine, trouble = _tensorflow()
     cards = nvml_cards()
@@ -61,10 +78,17 @@ def checkup() -> Checkup:
             f"{format_bytes(memory.free_bytes)} free of {format_bytes(memory.total_bytes)}, bound by {memory.bound_by}",
         ),
         ("variables", _variables()),
-        ("here", _writable(Path.cwd())),
-        ("ledgers", _writable(ledger_folder(Path.cwd() / "spec.yaml"))),
     ]
-    return Checkup(rows=tuple(rows), sentence=_sentence(machine, trouble), can_probe=machine is not None)
+    stops = [trouble] if machine is None else []
+    for name, folder in (("here", _here()), ("ledgers", ledger_folder(_here() / "spec.yaml"))):
+        problem = _unwritable(folder)
+        rows.append((name, f"{folder}: " + (f"can't be written ({problem})" if problem else "can be written")))
+        stops += [f"{folder} can't be written"] if problem else []
+    sentence, stop = _what_a_probe_would_do(request, machine, cards)
+    stops += [stop] if stop else []
+    if stops:
+        sentence = f"A probe can't run here: {'; '.join(stops)}."
+    return Checkup(rows=tuple(rows), sentence=sentence, can_probe=not stops)
 
 
 def _tensorflow() -> tuple[Machine | None, str]:
@@ -110,23 +134,39 @@ def _variables() -> str:
     return ", ".join(found) or "none that change memory"
 
 
-def _writable(folder: Path) -> str:
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # it was removed while a shell stood in it
+        return Path(tempfile.gettempdir())
+
+
+def _unwritable(folder: Path) -> str:
+    """Why nothing can be written there; empty when it can."""
     existing = next(place for place in (folder, *folder.parents) if place.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=existing, prefix=".oomtune-"):
-            return f"{folder}: can be written"
+            return ""
     except OSError as error:
-        return f"{folder}: can't be written ({error.strerror})"
+        return error.strerror or str(error)
 
 
-def _sentence(machine: Machine | None, trouble: str) -> str:
+def _what_a_probe_would_do(request: DeviceRequest, machine: Machine | None, cards: list[NvmlCard]) -> tuple[str, str]:
+    """A plain sentence, and what would stop it."""
     if machine is None:
-        return f"A probe can't run here: TensorFlow is {trouble}" if "not installed" in trouble else trouble
-    if machine.gpus:
-        gpu = machine.gpus[0]
-        return f"A probe here would use {gpu.name} with up to {format_bytes(gpu.memory_limit_bytes)}."
-    limit = format_bytes(host_memory().free_bytes * 0.8)
+        return "", ""
+    try:
+        found = resolve(request, machine.gpus, cards)
+    except EnvironmentProblem as error:
+        return "", str(error)
+    device, limit = found.device, format_bytes(found.budget.limit_bytes)
+    how = " (80 % of what is free)" if device.kind == "cpu" and request == DeviceRequest(kind=request.kind) else ""
+    what = (
+        f"the {device.kind.upper()}"
+        if device.stands_in_for is None
+        else f"the CPU in place of a {device.stands_in_for}"
+    )
     return (
-        f"A probe here would use the CPU with a hard limit of {limit} (80 % of what is free); "
-        "--memory-limit or --like sets another."
+        f"A probe here would use {what} with a hard limit of {limit}{how}; --memory-limit or --like sets another.",
+        "",
     )

@@ -64,6 +64,21 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; ignore the led
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that oomtune did not write.")]
 
 
+def one_limit(context: typer.Context, memory_limit: str | None, like: str | None) -> tuple[str | None, str | None]:
+    """Two ways to set the limit, and a flag beats the environment: also when each says it in the other way."""
+    if memory_limit is not None and like is not None:
+        if _from_environment(context, "like"):
+            return memory_limit, None
+        if _from_environment(context, "memory_limit"):
+            return None, like
+    return memory_limit, like
+
+
+def _from_environment(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "ENVIRONMENT"
+
+
 def console_for(stream: str, *, no_color: bool) -> Console:
     """A console on stdout or stderr; off a terminal, wide enough not to break lines that scripts read."""
     file = sys.stdout if stream == "stdout" else sys.stderr

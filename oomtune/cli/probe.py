@@ -8,14 +8,17 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import typer
+
 from oomtune.cli import options
 
 if TYPE_CHECKING:
     from oomtune.domain import ProbeResult
-    from oomtune.session import Observer
+    from oomtune.observer import Observer
 
 
 def command(
+    context: typer.Context,
     spec: options.Spec,
     output: options.Output = None,
     device: options.Device = None,
@@ -40,6 +43,7 @@ def command(
     """
     from oomtune.api import ProbeOptions, run_probe
 
+    memory_limit, like = options.one_limit(context, memory_limit, like)
     wanted = ProbeOptions(
         device=device,
         memory_limit=memory_limit,
@@ -61,7 +65,7 @@ def command(
 @contextlib.contextmanager
 def _screen(*, quiet: bool, verbose: bool, no_color: bool) -> Iterator[Observer]:
     if quiet:
-        from oomtune.session import SilentObserver
+        from oomtune.observer import SilentObserver
 
         yield SilentObserver()
         return

@@ -37,15 +37,19 @@ def nvml_cards(library: Any = None) -> list[NvmlCard]:
     try:
         driver = _text(library.nvmlSystemGetDriverVersion())
         handles = [library.nvmlDeviceGetHandleByIndex(index) for index in range(library.nvmlDeviceGetCount())]
-        return [_card(library, handle, driver) for handle in handles]
+        found = [_card(library, handle, driver) for handle in handles]
+        return [card for card in found if card is not None]
     except library.NVMLError:
         return []
     finally:
         library.nvmlShutdown()
 
 
-def _card(library: Any, handle: Any, driver: str) -> NvmlCard:
-    memory = library.nvmlDeviceGetMemoryInfo(handle)
+def _card(library: Any, handle: Any, driver: str) -> NvmlCard | None:
+    try:
+        memory = library.nvmlDeviceGetMemoryInfo(handle)
+    except library.NVMLError:
+        return None  # a card that is lost, or shares its memory with the host
     return NvmlCard(
         name=_text(library.nvmlDeviceGetName(handle)),
         total_bytes=int(memory.total),

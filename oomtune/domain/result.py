@@ -28,8 +28,14 @@ class Fit:
     confirmed_by: TrialRecord | None = None
 
     @property
+    def confirmed_step_ms(self) -> float | None:
+        """The confirm run's step, which is timed longer; the first run's until there is one."""
+        return (self.confirmed_by.outcome.step_ms if self.confirmed_by else None) or self.step_ms
+
+    @property
     def samples_per_second(self) -> float | None:
-        return self.candidate.batch_size * 1000 / self.step_ms if self.step_ms else None
+        step_ms = self.confirmed_step_ms
+        return self.candidate.batch_size * 1000 / step_ms if step_ms else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

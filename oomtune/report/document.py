@@ -28,7 +28,7 @@ def probe_document(result: ProbeResult, exit_code: int) -> dict[str, Any]:
             "peak_bytes": best.peak_bytes if best else None,
         },
         "throughput": {
-            "step_ms": best.step_ms if best else None,
+            "step_ms": best.confirmed_step_ms if best else None,
             "samples_per_second": best.samples_per_second if best else None,
         },
         "leak_bytes_per_step": confirm.leak_bytes_per_step if confirm else 0,

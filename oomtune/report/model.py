@@ -62,7 +62,7 @@ def answer_rows(result: ProbeResult) -> list[tuple[str, str]]:
         return []
     candidate = best.candidate
     confirm = best.confirmed_by.outcome if best.confirmed_by else None
-    peak, step_ms = best.peak_bytes, best.step_ms
+    peak, step_ms = best.peak_bytes, best.confirmed_step_ms
     steps = result.spec.training.accumulation_steps(candidate.batch_size)
     rows = [("batch size", str(candidate.batch_size))]
     if candidate.sequence_length is not None:

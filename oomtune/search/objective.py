@@ -21,7 +21,8 @@ def rank(space: SearchSpace, fit: Fit) -> tuple[float, ...]:
         case Objective.SEQUENCE_LENGTH:
             return (length, batch, *preference)
         case Objective.THROUGHPUT:
-            return (fit.samples_per_second or 0.0, candidate.tokens, *preference)
+            # By the search's own timing: a confirm run, timed otherwise, must not reorder what it was chosen from.
+            return (batch / fit.step_ms if fit.step_ms else 0.0, candidate.tokens, *preference)
 
 
 def batch_to_beat(space: SearchSpace, lane: Lane, best: Candidate) -> int | None:

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from oomtune.api import ProbeOptions, run_probe
 from oomtune.cli.screen import headline
+from oomtune.observer import SilentObserver
 from oomtune.report.terminal import answer, trial_table
-from oomtune.session import SilentObserver
 
 
 def draw(spec: str, picture: Path) -> None:

@@ -41,18 +41,22 @@ def start_and_wait_for_a_trial(cli: Cli, spec: Path, marker: str) -> subprocess.
 
 def started_trials(cli: Cli) -> list[str]:
     (path,) = cli.ledgers()
-    return [json.dumps(json.loads(line)["trial"], sort_keys=True) for line in path.read_text().splitlines()[1:]]
+    records = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    return [json.dumps(record["trial"], sort_keys=True) for record in records if "trial" in record]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_however_a_probe_is_ended_no_process_is_left_and_it_goes_on_where_it_was(
     cli: Cli, spec_file: Callable[..., Path], marker: str, number: signal.Signals
 ) -> None:
-    spec = spec_file()
+    spec, scratch = spec_file(), cli.folder / "scratch"
+    scratch.mkdir()
+    cli.environment["TMPDIR"] = str(scratch)
     process = start_and_wait_for_a_trial(cli, spec, marker)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     wait_for(lambda: processes_with(marker) == [], seconds=20)
+    assert list(scratch.glob("oomtune-*")) == []
     kept = started_trials(cli)
     assert len(kept) >= 1
     if number is signal.SIGKILL:
@@ -95,6 +99,21 @@ def test_a_worker_that_is_killed_is_an_environment_problem_and_the_ledger_is_kep
     assert "Traceback" not in err
     wait_for(lambda: processes_with(marker) == [], seconds=20)
     assert cli("probe", cli.folder / "model.yaml", "-q").code == 0
+
+
+def test_a_worker_killed_between_two_trials_is_said_too() -> None:
+    from oomtune.errors import WorkerBroken
+    from oomtune.trials.host import WorkerHost
+
+    host = WorkerHost("spawn")
+    try:
+        host._wait_until_ready()
+        os.kill(host._process.pid, signal.SIGKILL)
+        host._process.wait()
+        with pytest.raises(WorkerBroken, match="ended by itself"):
+            host.call(b"describe", timeout_s=5)
+    finally:
+        host.close()
 
 
 def _parent(pid: int) -> int:

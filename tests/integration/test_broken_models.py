@@ -38,6 +38,17 @@ def killed():
 def hangs():
     time.sleep(3600)
 
+class FallsSilent(keras.layers.Layer):
+    def call(self, x):
+        tf.py_function(self.look, [x], [])
+        return x
+    def look(self, x):
+        if len(x) > 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def falls_silent():
+    return keras.Sequential([keras.Input((64,)), FallsSilent(), keras.layers.Dense(1)])
+
 def has_children():
     subprocess.Popen(["sleep", "3600"])
     return good()
@@ -168,6 +179,14 @@ def test_a_trial_that_the_kernel_kills_is_host_memory_and_not_the_devices(probe:
     assert ran.code == 3
     assert ran.document["trials"][0]["outcome"] == "host_oom"
     assert "SIGKILL" in ran.document["trials"][0]["error"]["message"]
+
+
+def test_a_climb_that_falls_silent_keeps_the_sizes_that_it_ran(probe: Callable[..., Ran]) -> None:
+    ran = probe("my_models:falls_silent", search__batch_size=[2, 4, 8, 16])
+    assert ran.code == 0, ran.err
+    assert ran.document["trials"][0]["outcome"] == "host_oom"
+    assert ran.document["trials"][0]["points"][0]["batch_size"] == 2
+    assert ran.document["best"]["batch_size"] == 4
 
 
 def test_processes_that_a_model_starts_end_with_their_trial(probe: Callable[..., Ran], marker: str) -> None:

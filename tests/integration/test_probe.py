@@ -160,6 +160,8 @@ def test_a_flag_beats_the_environment_which_beats_the_spec(cli: Cli, spec_file: 
     assert cli("probe", spec, *one, env=environment).document["memory"]["limit_bytes"] == 20 * 1024**2
     ran = cli("probe", spec, *one, "--memory-limit", "22MiB", env=environment)
     assert ran.document["memory"]["limit_bytes"] == 22 * 1024**2
+    ran = cli("probe", spec, *one, "--memory-limit", "21MiB", env={"OOMTUNE_LIKE": "T4"})
+    assert ran.document["memory"]["limit_bytes"] == 21 * 1024**2
     ran = cli("probe", spec, *one, "--set", "device.headroom=0.25")
     assert ran.document["memory"]["budget_bytes"] == 18 * 1024**2
 
@@ -206,6 +208,8 @@ def test_stopped_by_time_limit_is_exit_seven(cli: Cli, spec_file: Callable[..., 
         (["--memory-limit", "9000GiB"], 5, "budget_too_large"),
         (["-o", "no/such/folder/x.yaml"], 5, "output_not_writable"),
         (["-o", "/proc/x.yaml"], 5, "output_not_writable"),
+        (["-o", "x" * 300], 5, "output_not_writable"),
+        (["-o", "."], 2, "usage"),
         (["--memory-limit", "lots"], 2, "spec"),
         (["--like", "RTX 9999"], 2, "usage"),
         (["--like", "T4", "--memory-limit", "1GiB"], 2, "usage"),
@@ -288,6 +292,20 @@ def test_the_python_api_gives_the_same_and_raises_what_the_command_would_say(pro
         oomtune.probe(probed.cli.folder / "none.yaml")
     with pytest.raises(OomtuneError, match="no GPU is visible"):
         oomtune.probe(probed.spec, device="gpu", output=probed.cli.folder / "api.yaml")
+    with pytest.raises(OomtuneError, match="not plain data"):
+        oomtune.probe({"model": Path()})
+
+
+def test_the_python_api_finds_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import oomtune
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    output = tmp_path / "answer.yaml"
+    result = oomtune.probe(small_spec(), objective="batch_size", settings=["search.batch_size=[8, 64]"], output=output)
+    assert result.best is not None
+    assert result.best.candidate.batch_size == oomtune.load_tuned(output).batch_size == 64
+    with pytest.raises(OomtuneError, match="nothing fits"):
+        oomtune.probe(small_spec(), memory_limit="1MiB")
 
 
 def test_two_probes_of_one_spec_at_once_do_not_spoil_each_other(cli: Cli, spec_file: Callable[..., Path]) -> None:

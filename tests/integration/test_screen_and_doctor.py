@@ -67,6 +67,32 @@ def test_the_doctor_speaks_json_too(cli: Cli) -> None:
     assert {"TensorFlow", "memory", "CPU"} <= {fact["name"] for fact in document["facts"]}
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--like", "t4"], 0, "in place of a Tesla T4 with a hard limit of 13.5 GiB"),
+        (["--memory-limit", "900GiB"], 5, "A probe can't run here: the limit of 900 GiB"),
+        (["--device", "gpu"], 5, "no GPU is visible"),
+        (["--device", "tpu"], 2, "expected auto, gpu or cpu"),
+        (["--memory-limit", "lots"], 2, "expected a size"),
+    ],
+)
+def test_the_doctor_judges_what_would_be_asked_for(cli: Cli, words: list[str], code: int, said: str) -> None:
+    ran = cli("doctor", *words, "-q", env={"COLUMNS": "300"})
+    assert ran.code == code
+    assert said in " ".join((ran.out + ran.err).split())
+
+
+def test_a_reader_that_leaves_and_a_disk_that_is_full_are_no_bugs(cli: Cli) -> None:
+    command = f"{sys.executable} -m oomtune schema"
+    left = subprocess.run(["sh", "-c", f"{command} | true"], capture_output=True, text=True, check=False)
+    assert left.stderr == ""
+    full = subprocess.run(["sh", "-c", f"{command} > /dev/full"], capture_output=True, text=True, check=False)
+    assert full.returncode == 5
+    assert "can't be written to stdout: No space left" in full.stderr
+    assert "Traceback" not in full.stderr
+
+
 def test_the_schema_is_json_on_stdout(cli: Cli) -> None:
     ran = cli("schema")
     assert ran.code == 0

@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "oomtune.spec": ("oomtune.domain", "oomtune.errors", "oomtune.units", "oomtune.spec"),
     "oomtune.ledger": ("oomtune.domain", "oomtune.errors", "oomtune.units"),
     "oomtune.tuned": ("oomtune.domain", "oomtune.errors", "oomtune.spec.text"),
-    "oomtune.session": ("oomtune.domain", "oomtune.search", "oomtune.trials.runner"),
+    "oomtune.observer": ("oomtune.domain",),
+    "oomtune.session": ("oomtune.domain", "oomtune.observer", "oomtune.search", "oomtune.trials.runner"),
     "oomtune.report": ("oomtune.domain", "oomtune.errors", "oomtune.units", "oomtune.report"),
     "oomtune.keras": ("oomtune.errors", "oomtune.tuned", "oomtune.units"),
 }

@@ -19,10 +19,11 @@ from oomtune.domain import (
     TrialRecord,
     Verdict,
 )
+from oomtune.observer import SilentObserver
 from oomtune.report.advice import what_to_try
 from oomtune.report.document import probe_document
 from oomtune.report.model import answer_rows, outcome_words, paste_lines, trial_row
-from oomtune.session import Limits, SilentObserver, run_session
+from oomtune.session import Limits, run_session
 from oomtune.trials.fake import FakeDevice
 from oomtune.trials.runner import Runner
 from tests.specs import CPU, small_probe_spec

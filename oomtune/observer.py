@@ -1,0 +1,32 @@
+"""Who is told what happens during a probe, as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from oomtune.domain import Budget, Device, ProbeSpec, Trial, TrialRecord
+
+
+class Observer(Protocol):
+    """Is told what happens, as it happens."""
+
+    def probe_started(self, spec: ProbeSpec, device: Device, budget: Budget, earlier: int) -> None: ...
+
+    def trial_started(self, trial: Trial, number: int) -> None: ...
+
+    def trial_ended(self, record: TrialRecord, history: Sequence[TrialRecord]) -> None: ...
+
+    def notice(self, text: str) -> None: ...
+
+
+class SilentObserver:
+    """Tells nobody."""
+
+    def probe_started(self, spec: ProbeSpec, device: Device, budget: Budget, earlier: int) -> None: ...
+
+    def trial_started(self, trial: Trial, number: int) -> None: ...
+
+    def trial_ended(self, record: TrialRecord, history: Sequence[TrialRecord]) -> None: ...
+
+    def notice(self, text: str) -> None: ...
