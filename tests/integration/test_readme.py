@@ -88,3 +88,4 @@ def test_the_top_level_holds_only_what_it_should() -> None:
     top = {Path(line).parts[0] for line in listed.splitlines()}
     visible = {name for name in top if not name.startswith(".")}
     assert visible == {"LICENSE", "Makefile", "README.md", "configs", "oomtune", "pyproject.toml", "tests"}
+    assert top - visible == {".ci", ".github", ".gitignore"}
