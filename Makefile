@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 SPEC ?= configs/lstm.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help install probe test lint format test-gpu bench-oom picture clean
+.PHONY: help install probe test lint format test-gpu bench bench-cost bench-oom record pictures clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,11 +36,21 @@ format: $(STAMP) ## put the code into the house style
 test-gpu: $(STAMP) ## run the acceptance suite on a real GPU
 	$(BIN)/python -m pytest -m gpu tests/gpu
 
+bench: $(STAMP) ## oomtune beside other searches and beside doing it by hand; a quarter of an hour
+	$(BIN)/python -m tests.benchmarks.beside_others
+
+bench-cost: $(STAMP) ## what a trial costs above its model, and the command line above Python
+	$(BIN)/python -m tests.benchmarks.trial_cost
+
 bench-oom: $(STAMP) ## what an out-of-memory trial costs beside one that fits
 	$(BIN)/python -m tests.benchmarks.oom_cost
 
-picture: $(STAMP) ## draw the README's picture from a real run
+record: $(STAMP) ## record the memory curves of the models in tests/benchmarks/zoo.py that are not recorded yet
+	$(BIN)/python -m tests.benchmarks.record
+
+pictures: $(STAMP) ## draw the README's pictures from real runs
 	$(BIN)/python -m tests.benchmarks.picture configs/lstm.yaml .github/probe.svg
+	$(BIN)/python -m tests.benchmarks.curve_picture .github/search.svg
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,7 +19,7 @@ from oomtune.domain import (
 )
 from oomtune.observer import Observer
 from oomtune.search import best_fit, frontier, next_larger, next_trial
-from oomtune.trials.runner import Runner
+from oomtune.trials.runner import Runner, TimeUp
 
 
 class RecordKeeper(Protocol):
@@ -53,26 +53,21 @@ def run_session(
     verdict, problem = Verdict.TUNED, None
     try:
         while (trial := next_trial(spec.space, budget, history)) is not None:
-            stop = _limit_reached(limits, len(history) - len(earlier), clock())
-            if stop is not None:
-                verdict, problem = Verdict.STOPPED, stop
+            if limits.max_trials is not None and len(history) - len(earlier) >= limits.max_trials:
+                verdict, problem = Verdict.STOPPED, _stopped("max_trials", len(history) - len(earlier))
                 break
-            number = len(history) + 1
-            observer.trial_started(trial, number)
-            record = TrialRecord(number=number, trial=trial, outcome=runner.run(trial))
-            ledger.append(record)
-            history.append(record)
-            observer.trial_ended(record, history)
-            if record.outcome.kind is Kind.CRASH:
-                verdict, problem = Verdict.FAILED, record.outcome.error
+            observer.trial_started(trial, len(history) + 1)
+            outcome = runner.run(trial, within_s=None if limits.deadline is None else limits.deadline - clock())
+            history.append(TrialRecord(number=len(history) + 1, trial=trial, outcome=outcome))
+            ledger.append(history[-1])
+            observer.trial_ended(history[-1], history)
+            if outcome.kind is Kind.CRASH:
+                verdict, problem = Verdict.FAILED, outcome.error
                 break
+    except TimeUp:
+        verdict, problem = Verdict.STOPPED, _stopped("time_limit", len(history) - len(earlier))
     except KeyboardInterrupt:
-        verdict = Verdict.INTERRUPTED
-        problem = TrialError(
-            code="interrupted",
-            message=f"interrupted; {len(history)} trials are kept",
-            hint="the same command goes on from there",
-        )
+        verdict, problem = Verdict.INTERRUPTED, _interrupted(len(history))
     best = best_fit(spec.space, history)
     if verdict is Verdict.TUNED and best is None:
         verdict = Verdict.NOTHING_FITS
@@ -83,16 +78,20 @@ def run_session(
         budget=budget,
         records=tuple(history),
         best=best,
-        frontier=frontier(spec.space, history),
-        next_larger=None if best is None else next_larger(spec.space, history, best.candidate),
+        frontier=frontier(spec.space, history, budget),
+        next_larger=None if best is None else next_larger(spec.space, history, best.candidate, budget),
         problem=problem,
         new_trials=len(history) - len(earlier),
     )
 
 
-def _limit_reached(limits: Limits, trials: int, now: float) -> TrialError | None:
-    if limits.max_trials is not None and trials >= limits.max_trials:
-        return TrialError(code="max_trials", message=f"stopped by --max-trials after {trials} more trials")
-    if limits.deadline is not None and now >= limits.deadline:
-        return TrialError(code="time_limit", message=f"stopped by --time-limit after {trials} more trials")
-    return None
+def _stopped(code: str, trials: int) -> TrialError:
+    return TrialError(code=code, message=f"stopped by --{code.replace('_', '-')} after {trials} more trials")
+
+
+def _interrupted(trials: int) -> TrialError:
+    return TrialError(
+        code="interrupted",
+        message=f"interrupted; {trials} trials are kept",
+        hint="the same command goes on from there",
+    )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a YAML file.", show_default=False)]
 Device = Annotated[
@@ -58,7 +60,7 @@ MaxTrials = Annotated[
     int | None, typer.Option("--max-trials", metavar="N", help="Stop after so many trials.", show_default=False)
 ]
 TimeLimit = Annotated[
-    str | None, typer.Option("--time-limit", metavar="TIME", help="Start no trial after, e.g. 10m.", show_default=False)
+    str | None, typer.Option("--time-limit", metavar="TIME", help="Stop after, e.g. 10m.", show_default=False)
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; ignore the ledger of earlier runs.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that oomtune did not write.")]
@@ -81,6 +83,8 @@ def _from_environment(context: typer.Context, name: str) -> bool:
 
 def console_for(stream: str, *, no_color: bool) -> Console:
     """A console on stdout or stderr; off a terminal, wide enough not to break lines that scripts read."""
+    from rich.console import Console
+
     file = sys.stdout if stream == "stdout" else sys.stderr
     width = None if file.isatty() else 120
     return Console(file=file, no_color=no_color or None, width=width, highlight=False)

@@ -18,6 +18,8 @@ from oomtune.search.evidence import lane_views
 from oomtune.units import format_bytes, format_seconds
 
 _ROWS = 14
+# What a trial takes beside one that climbs: all build the same model, and run more or fewer steps of it.
+_OF_A_CLIMB = {Purpose.CALIBRATE: 1.0, Purpose.SEARCH: 0.6, Purpose.CONFIRM: 1.0}
 
 
 def headline(spec: ProbeSpec, device: Device, budget: Budget) -> str:
@@ -105,11 +107,9 @@ class LiveScreen:
         """What may remain: the trials that the curves call for, at what such trials have cost."""
         if self.spec is None:
             return None
-        spent = [record.outcome.duration_s for record in self.history if record.trial.purpose is not Purpose.CONFIRM]
         ahead = trials_ahead(self.spec.space, self.budget, self.history)
-        # A confirm run builds the same model and runs more steps.
-        weights = [2.0 if purpose is Purpose.CONFIRM else 1.0 for purpose in ahead]
-        return sum(weights) * sum(spent) / len(spent) if spent and ahead else 0.0
+        climbs = [record.outcome.duration_s / _OF_A_CLIMB[record.trial.purpose] for record in self.history]
+        return sum(_OF_A_CLIMB[purpose] for purpose in ahead) * sum(climbs) / len(climbs) if climbs else None
 
     def _render(self) -> RenderableType:
         parts: list[RenderableType] = [Text(self.title, style="bold")]
@@ -140,6 +140,6 @@ class LiveScreen:
         """What is known of the edge in the lane being tried."""
         if self.spec is None or lane is None:
             return ""
-        view = lane_views(self.spec.space, self.history)[lane]
+        view = lane_views(self.spec.space, self.history, self.budget)[lane]
         low = "?" if view.low is None else str(view.low)
         return f" · this lane's edge lies between {low} and {view.high or 'the maximum'}"

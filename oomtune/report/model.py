@@ -23,6 +23,7 @@ class TrialRow:
     candidate: str
     outcome: str
     fits: bool
+    """Did what the row shows fit? A climb's row shows the sizes that did."""
     share: float | None
     """Peak memory as a share of the limit."""
     memory: str
@@ -33,16 +34,18 @@ def trial_row(record: TrialRecord, budget: Budget) -> TrialRow:
     outcome, trial = record.outcome, record.trial
     candidate = str(trial.candidate)
     peak = outcome.peak_bytes
-    if trial.purpose is Purpose.CALIBRATE and outcome.points:
-        sizes = [str(point.batch_size) for point in outcome.points]
-        candidate = f"batch {', '.join(sizes)}, {trial.candidate.lane}"
-        peak = outcome.points[-1].peak_bytes
+    climbed = trial.purpose is Purpose.CALIBRATE and bool(outcome.points)
+    if climbed:
+        first, last = outcome.points[0], outcome.points[-1]
+        sizes = f"{first.batch_size} to {last.batch_size}" if first != last else str(first.batch_size)
+        candidate = f"batch {sizes}, {trial.candidate.lane}"
+        peak = last.peak_bytes
     return TrialRow(
         number=record.number,
         purpose=trial.purpose.value,
         candidate=candidate,
         outcome=outcome_words(record),
-        fits=outcome.kind is Kind.FITS,
+        fits=outcome.kind is Kind.FITS or climbed,
         share=None if peak is None else peak / budget.limit_bytes,
         memory="" if peak is None else format_bytes(peak),
         duration_s=outcome.duration_s,
@@ -50,9 +53,11 @@ def trial_row(record: TrialRecord, budget: Budget) -> TrialRow:
 
 
 def outcome_words(record: TrialRecord) -> str:
-    if record.outcome.kind is Kind.DEVICE_OOM and record.outcome.stage is Stage.DONE:
-        return "over the headroom"
-    return _WORDS[record.outcome.kind]
+    outcome = record.outcome
+    over = outcome.kind is Kind.DEVICE_OOM and outcome.stage is Stage.DONE
+    words = "over the headroom" if over else _WORDS[outcome.kind]
+    # A climb's own sizes fitted; the one it ended at did not.
+    return f"{outcome.failed_batch_size}: {words}" if outcome.points and outcome.failed_batch_size else words
 
 
 def answer_rows(result: ProbeResult) -> list[tuple[str, str]]:

@@ -6,13 +6,19 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from oomtune.domain import Candidate, Fit, FrontierPoint, Kind, Lane, Purpose, SearchSpace, Stage, TrialRecord
+from oomtune.domain import Budget, Candidate, Fit, FrontierPoint, Kind, Lane, Purpose, SearchSpace, Stage, TrialRecord
 from oomtune.search.objective import rank
+
+# A fresh process that has room for this many times the size at which a climb ended has refuted it; less is noise.
+_REFUTED = 1.03
+# In a lane where nothing has run in a process of its own, this many times the size at which a climb ended may yet fit.
+_DOUBTED = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneView:
-    """One lane as history shows it. `peaks` also holds runs that ended over the budget: they measure the curve."""
+    """One lane as history shows it. `peaks` also holds runs that ended over the budget: they measure the curve.
+    Of several runs of one batch it holds the largest."""
 
     lane: Lane
     axis: Sequence[int]
@@ -23,6 +29,11 @@ class LaneView:
     """Batches of the trials after calibration, in the order they ran."""
     ceiling: int | None
     """A batch that failed at a shorter sequence, and so is taken to fail here."""
+    wall: int | None = None
+    """Where a climb ended. Its process had run smaller sizes before, so this holds only until a fresh process knows
+    better: from a batch that fitted there, as many more fit as leave the memory a sample takes within the budget."""
+    verified: bool = False
+    """Has a batch fitted in a process of its own?"""
 
     @property
     def low(self) -> int | None:
@@ -30,15 +41,28 @@ class LaneView:
         return max(self.fits, default=None)
 
     @property
-    def high(self) -> int | None:
+    def high(self) -> float | None:
         """The smallest batch above `low` that is known not to fit."""
-        walls = [batch for batch in (*self.failed, self.ceiling) if batch is not None and batch > (self.low or 0)]
-        return min(walls, default=None)
+        return self._lowest(self.wall)
 
     @property
     def top(self) -> int | None:
         """The largest batch that may yet fit; None when none can."""
-        end = len(self.axis) if self.high is None else bisect_left(self.axis, self.high)
+        return self._below(self.high)
+
+    @property
+    def reach(self) -> int | None:
+        """The same when the lane is asked whether it can win: a climb's end is doubted until a fresh process ran."""
+        if self.wall is None or self.high != self.wall or self.verified:
+            return self.top
+        return self._below(self._lowest(self.wall * _DOUBTED))
+
+    def _lowest(self, wall: float | None) -> float | None:
+        known = (*self.failed, self.ceiling, wall)
+        return min((batch for batch in known if batch is not None and batch > (self.low or 0)), default=None)
+
+    def _below(self, bound: float | None) -> int | None:
+        end = len(self.axis) if bound is None else bisect_left(self.axis, bound)
         return self.axis[end - 1] if end > 0 else None
 
     def closed(self, resolution: float) -> bool:
@@ -48,37 +72,53 @@ class LaneView:
         return self.low is not None and self.top - self.low <= resolution * self.top
 
 
-def lane_views(space: SearchSpace, history: Sequence[TrialRecord]) -> dict[Lane, LaneView]:
+def lane_views(space: SearchSpace, history: Sequence[TrialRecord], budget: Budget) -> dict[Lane, LaneView]:
     """Every lane of the space, in order of preference, with what history says of it."""
     by_lane: dict[Lane, list[TrialRecord]] = {}
     for record in history:
         by_lane.setdefault(record.trial.candidate.lane, []).append(record)
     failed = {lane: _failed(records) for lane, records in by_lane.items()}
     return {
-        lane: _view(lane, space.batch_sizes, by_lane.get(lane, ()), failed.get(lane, {}), _ceiling(lane, failed))
+        lane: _view(
+            lane, space.batch_sizes, by_lane.get(lane, ()), failed.get(lane, {}), _ceiling(lane, failed), budget
+        )
         for lane in space.lanes()
     }
 
 
 def _failed(records: Sequence[TrialRecord]) -> dict[int, Kind]:
-    """The batches that did not fit, whatever bounded them. A crash is not among them: it is no matter of size."""
+    """The batches that did not fit, whatever bounded them. A crash is not among them: it is no matter of size; nor
+    is the size at which a climb ended: it had no process of its own."""
     return {
-        record.outcome.failed_batch_size or record.trial.candidate.batch_size: record.outcome.kind
+        _failed_batch(record): record.outcome.kind
         for record in records
-        if record.outcome.kind in (Kind.DEVICE_OOM, Kind.HOST_OOM, Kind.TIMEOUT)
+        if record.outcome.kind in (Kind.DEVICE_OOM, Kind.HOST_OOM, Kind.TIMEOUT) and not record.outcome.points
     }
 
 
+def _failed_batch(record: TrialRecord) -> int:
+    return record.outcome.failed_batch_size or record.trial.candidate.batch_size
+
+
 def _view(
-    lane: Lane, axis: Sequence[int], records: Sequence[TrialRecord], failed: dict[int, Kind], ceiling: int | None
+    lane: Lane,
+    axis: Sequence[int],
+    records: Sequence[TrialRecord],
+    failed: dict[int, Kind],
+    ceiling: int | None,
+    budget: Budget,
 ) -> LaneView:
+    wall = _wall(records, budget)
     fits: dict[int, int] = {}
     peaks: dict[int, int] = {}
     for record in records:
         for candidate, peak_bytes, _ in _measured(record):
-            fits[candidate.batch_size] = peaks[candidate.batch_size] = peak_bytes
-        if record.outcome.stage is Stage.DONE and record.trial.purpose is not Purpose.CALIBRATE:
-            peaks[record.trial.candidate.batch_size] = record.outcome.peak_bytes or 0
+            fits[candidate.batch_size] = peak_bytes
+            peaks[candidate.batch_size] = max(peak_bytes, peaks.get(candidate.batch_size, 0))
+        batch = _failed_batch(record)
+        over = record.outcome.stage is Stage.DONE and record.outcome.kind is Kind.DEVICE_OOM
+        if over and (batch == wall or not record.outcome.points):
+            peaks[batch] = max(record.outcome.peak_bytes or 0, peaks.get(batch, 0))
     return LaneView(
         lane=lane,
         axis=axis,
@@ -90,7 +130,25 @@ def _view(
             record.trial.candidate.batch_size for record in records if record.trial.purpose is not Purpose.CALIBRATE
         ),
         ceiling=ceiling,
+        wall=wall,
+        verified=any(record.outcome.kind is Kind.FITS and not record.outcome.points for record in records),
     )
+
+
+def _wall(records: Sequence[TrialRecord], budget: Budget) -> int | None:
+    """The size at which a climb ended, unless a fresh process has shown that more fits."""
+    ends = [
+        _failed_batch(record) for record in records if record.outcome.points and record.outcome.kind is not Kind.FITS
+    ]
+    alone = [record for record in records if record.outcome.kind is Kind.FITS and not record.outcome.points]
+    if not ends or any(_room_for(record, budget) > min(ends) * _REFUTED for record in alone):
+        return None
+    return min(ends)
+
+
+def _room_for(record: TrialRecord, budget: Budget) -> float:
+    """The batch that surely fits by what this run took: memory per sample never rises with the batch."""
+    return record.trial.candidate.batch_size * budget.budget_bytes / max(1, record.outcome.peak_bytes or 0)
 
 
 def _ceiling(lane: Lane, failed: Mapping[Lane, dict[int, Kind]]) -> int | None:
@@ -111,9 +169,9 @@ def _ceiling(lane: Lane, failed: Mapping[Lane, dict[int, Kind]]) -> int | None:
 def all_fits(history: Sequence[TrialRecord]) -> Iterator[Fit]:
     """Every candidate that ran and fitted and never failed, once, as the first run that showed it saw it."""
     failed = {
-        record.trial.candidate.lane.at(record.outcome.failed_batch_size or record.trial.candidate.batch_size)
+        record.trial.candidate.lane.at(_failed_batch(record))
         for record in history
-        if record.outcome.kind is not Kind.FITS
+        if record.outcome.kind is not Kind.FITS and not record.outcome.points
     }
     confirmed = {
         record.trial.candidate: record
@@ -149,19 +207,24 @@ def best_fit(space: SearchSpace, history: Sequence[TrialRecord]) -> Fit | None:
     return max(fits, key=lambda fit: rank(space, fit), default=None)
 
 
-def frontier(space: SearchSpace, history: Sequence[TrialRecord]) -> tuple[FrontierPoint, ...]:
+def frontier(space: SearchSpace, history: Sequence[TrialRecord], budget: Budget) -> tuple[FrontierPoint, ...]:
     """The largest batch that ran and fitted in each lane that was tried."""
     return tuple(
         FrontierPoint(lane=lane, batch_size=view.low, edge_known=view.closed(space.resolution))
-        for lane, view in lane_views(space, history).items()
+        for lane, view in lane_views(space, history, budget).items()
         if view.low is not None
     )
 
 
-def next_larger(space: SearchSpace, history: Sequence[TrialRecord], best: Candidate) -> tuple[Candidate, Kind] | None:
+def next_larger(
+    space: SearchSpace, history: Sequence[TrialRecord], best: Candidate, budget: Budget
+) -> tuple[Candidate, Kind] | None:
     """The smallest batch above the best, in its lane, that was run and did not fit."""
-    view = lane_views(space, history).get(best.lane)
-    larger = [batch for batch in view.failed if batch > best.batch_size] if view else []
-    if view is None or not larger:
+    view = lane_views(space, history, budget).get(best.lane)
+    if view is None:
         return None
-    return best.lane.at(min(larger)), view.failed[min(larger)]
+    ended = dict(view.failed)
+    if view.wall is not None:
+        ended.setdefault(view.wall, Kind.DEVICE_OOM)
+    larger = [batch for batch in ended if batch > best.batch_size]
+    return (best.lane.at(min(larger)), ended[min(larger)]) if larger else None

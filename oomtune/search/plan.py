@@ -7,17 +7,26 @@ failed confirm is one more line of history.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from oomtune.domain import Budget, Fit, Lane, Objective, Purpose, SearchSpace, Trial, TrialRecord
-from oomtune.search.curve import Line, Loan, borrow_line, line_from_one, rising_line
+from oomtune.search.curve import Line, Loan, borrow_line, lane_lines, line_from_one
 from oomtune.search.evidence import LaneView, best_fit, lane_views
 from oomtune.search.objective import batch_to_beat, first_from
 from oomtune.search.step import closes, next_batch
 
 # Noise and fragmentation make even a lane's own line miss by this much.
-_DOUBT = 1.05
+_DOUBT = 1.08
+# What other lanes say of one is too vague to shoot at its edge when it may be off by this much: the lane climbs.
+_VAGUE = 0.04
+# When all that is said of the lanes not yet run is this vague, the shortest sequence teaches most.
+_FAR = 0.1
+# Where a climb begins in a lane that others have told of: this share of the edge, if they are right.
+_FOOTHOLD = 0.4
+# The sizes that a climb may choose among lie this close.
+_RUNG = 1.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +58,7 @@ class _Contender:
 
 def next_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
     """The trial that history calls for; None when the answer is known and confirmed, or nothing fits."""
-    views = lane_views(space, history)
+    views = lane_views(space, history, budget)
     best = best_fit(space, history)
     contenders = _contenders(space, budget, views, best)
     if contenders:
@@ -68,19 +77,20 @@ def next_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord
 def _contenders(
     space: SearchSpace, budget: Budget, views: Mapping[Lane, LaneView], best: Fit | None
 ) -> list[_Contender]:
-    lines = {lane: line for lane, view in views.items() if (line := rising_line(view.peaks)) is not None}
+    lines = lane_lines(views, budget.budget_bytes, space.resolution)
     contenders = []
     for lane, view in views.items():
-        if view.closed(space.resolution) or not _worth_running(space, lane):
+        # The winner's own edge is proved, never predicted; by how much another lane might beat it is doubted longer.
+        proved = space.every_lane or (best is not None and best.candidate.lane == lane)
+        known = view.closed(space.resolution) and (proved or view.reach == view.top)
+        if known or not _worth_running(space, lane):
             continue
         need = space.batch_sizes[0] if best is None else _need(space, lane, best)
-        if need is None or view.top is None or need > view.top:
+        if need is None or view.reach is None or need > view.reach:
             continue
         loan = None if lane in lines else borrow_line(lane, lines)
         line = lines.get(lane) or line_from_one(view.peaks, loan.expected if loan else None)
         contender = _Contender(view=view, need=need, loan=loan, line=line)
-        # The winner's own edge is proved, never predicted.
-        proved = space.every_lane or (best is not None and best.candidate.lane == lane)
         if proved or not _hopeless(contender, lane in lines, space, budget):
             contenders.append(contender)
     return contenders
@@ -120,17 +130,15 @@ def _choose(
 
 
 def _by_tokens(contenders: list[_Contender], budget: Budget, *, nothing_yet: bool) -> _Contender:
-    """Finish what was begun; then the most promising. Two lengths apart teach how memory grows with the sequence."""
-    for contender in contenders:
-        if contender.begun:
-            return contender
+    """The most promising, begun or not: a lane's exact edge matters only once nothing may beat it. Two lengths apart
+    teach how memory grows with the sequence."""
     if nothing_yet:
         # The most preferred lane can't hold its smallest batch: only the shortest sequence says whether any can.
         return min(contenders, key=lambda contender: contender.length)
-    untold = [contender for contender in contenders if contender.loan and not contender.loan.by_two_lengths]
-    if untold and len(untold) == len(contenders):
-        return min(untold, key=lambda contender: contender.length)
-    return max(contenders, key=lambda contender: contender.tokens(budget.budget_bytes))
+    fresh = [contender for contender in contenders if not contender.begun]
+    if fresh and all(contender.loan and contender.loan.spread > _FAR for contender in fresh):
+        return min(fresh, key=lambda contender: contender.length)
+    return max(contenders, key=lambda contender: (contender.tokens(budget.budget_bytes), contender.begun))
 
 
 def _by_length(contenders: list[_Contender], best: Fit | None, *, nothing_yet: bool) -> _Contender:
@@ -152,27 +160,40 @@ def _by_batch(contenders: list[_Contender], best: Fit | None) -> _Contender:
 
 def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget, *, last: bool) -> Trial:
     view = contender.view
-    if not contender.begun and contender.loan is None and contender.need == space.batch_sizes[0]:
-        climb = tuple(_ladder(space.batch_sizes, view.top or space.batch_sizes[-1]))
+    climb = None if contender.begun else _climb(contender, space, budget)
+    if climb is not None:
         return Trial(purpose=Purpose.CALIBRATE, candidate=contender.lane.at(climb[0]), climb=climb)
     batch = next_batch(
         view,
         line=contender.line,
-        trusted=rising_line(view.peaks) is not None,
+        spread=contender.loan.spread if contender.loan else _VAGUE,
         budget_bytes=budget.budget_bytes,
         resolution=space.resolution,
         need=contender.need,
     )
-    # In the last lane in question, a batch that would be the answer if it fits is run as long as an answer must be.
-    answers = last and closes(view, batch, space.resolution) and space.objective is not Objective.THROUGHPUT
+    # In the last lane in question, a batch that may be the answer is run as long as an answer must be.
+    answers = last and (view.high is not None or closes(view, batch, space.resolution))
+    answers = answers and space.objective is not Objective.THROUGHPUT
     return Trial(purpose=Purpose.CONFIRM if answers else Purpose.SEARCH, candidate=contender.lane.at(batch))
 
 
-def _ladder(axis: Sequence[int], top: int) -> list[int]:
-    """The sizes a calibrating trial may choose among: each about 1.4 times the one before."""
-    rungs = [axis[0]]
+def _climb(contender: _Contender, space: SearchSpace, budget: Budget) -> tuple[int, ...] | None:
+    """The sizes that a first trial may climb through; None when one shot at the edge promises more."""
+    top = contender.view.top or space.batch_sizes[-1]
+    if contender.loan is None:
+        return tuple(_ladder(space.batch_sizes, space.batch_sizes[0], top)) if contender.need <= top else None
+    edge = contender.loan.expected.edge(budget.budget_bytes)
+    if contender.loan.spread <= _VAGUE:
+        return None
+    first = first_from(space.batch_sizes, _FOOTHOLD * edge * math.exp(-contender.loan.spread))
+    return tuple(_ladder(space.batch_sizes, first, top)) if first is not None and first < top else None
+
+
+def _ladder(axis: Sequence[int], first: int, top: int) -> list[int]:
+    """The sizes a calibrating trial may choose among, from `first` on."""
+    rungs = [first]
     while rungs[-1] < top:
-        rungs.append(min(first_from(axis, max(rungs[-1] * 1.4, rungs[-1] + 1)) or top, top))
+        rungs.append(min(first_from(axis, max(rungs[-1] * _RUNG, rungs[-1] + 1)) or top, top))
     return rungs
 
 

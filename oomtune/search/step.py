@@ -8,27 +8,52 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from oomtune.search.curve import Line
+from oomtune.search.belief import Belief, believe
+from oomtune.search.curve import Line, rising_line
 from oomtune.search.evidence import LaneView
 from oomtune.search.objective import first_from, last_up_to
 
+# A trial a little over the edge teaches most: within the headroom it still runs to its end and gives its peak.
+_JUST_OVER = 0.55
+# A lane that is less likely than this to win is asked just that.
+_LIKELY = 0.8
+# A batch that would be the answer is run when it is not much less likely to fit than not.
+_GOOD_ENOUGH = 0.35
+
 
 def next_batch(
-    view: LaneView, *, line: Line | None, trusted: bool, budget_bytes: int, resolution: float, need: int
+    view: LaneView, *, line: Line | None, spread: float, budget_bytes: int, resolution: float, need: int
 ) -> int:
     """A batch above everything that fitted and below everything that failed; at least `need`, which is worth having.
 
-    `trusted` says that the line goes through two runs in this lane; else part of it is borrowed or assumed.
+    Without a line of its own, a lane's is borrowed or assumed; `spread` says how far off that may be.
     """
-    top = view.top
+    top, trusted = view.top, rising_line(view.peaks) is not None
     assert top is not None, "a lane with nothing left to try is never asked"
+    if need > top:
+        return need  # beyond where a climb ended, which is doubted
     floor = need if view.low is None else max(need, _above(view, view.low))
     if line is None or _slow(view):
         guess = _middle(view, top)
-    elif view.high is None:
-        guess = _upwards(view, line.edge(budget_bytes), trusted=trusted, resolution=resolution)
     else:
-        guess = _inside(view, top, line.edge(budget_bytes), resolution)
+        low, high = float(view.low or view.axis[0] * 0.5), float(view.high or view.axis[-1] * 1.5)
+        belief = believe(
+            view.peaks,
+            line,
+            spread=spread,
+            trusted=trusted,
+            budget_bytes=budget_bytes,
+            low=low,
+            high=high,
+            walled=view.high is not None and view.high not in view.peaks,
+        )
+        if (view.low or 0) < need and belief.at_least(need) < _LIKELY and _small_strides(view) < 2:
+            # Whether the lane can win at all is one trial; where it ends would be several.
+            guess = need
+        elif view.high is None:
+            guess = _upwards(view, belief, trusted=trusted, resolution=resolution)
+        else:
+            guess = _inside(view, top, belief, resolution)
     return min(max(floor, guess), top)
 
 
@@ -37,31 +62,27 @@ def closes(view: LaneView, batch: int, resolution: float) -> bool:
     return view.top is not None and view.top - batch <= resolution * view.top
 
 
-def _upwards(view: LaneView, edge: float, *, trusted: bool, resolution: float) -> int:
-    """Nothing has failed yet. Just over the edge is the cheapest place to learn it from: within the headroom a trial
-    that is too large still runs to its end and gives its peak."""
-    share = 1 + 0.4 * resolution if trusted else 1 - 0.5 * resolution
-    aim = first_from(view.axis, edge * share) or view.axis[-1]
+def _upwards(view: LaneView, belief: Belief, *, trusted: bool, resolution: float) -> int:
+    """Nothing has failed yet: go just over the edge. While the curve is flat there is no edge to see: double."""
+    aim = first_from(view.axis, belief.quantile(_JUST_OVER)) or view.axis[-1]
     if view.low is None:
         return aim
-    # Small strides that all fit grow longer, so that a curve that flattens is outrun; while it is flat, they double.
+    # Small strides that all fit grow longer, so that a curve that rises in steps is outrun.
     grown = 1 + max(resolution, 0.005) * 4 ** max(0, _small_strides(view) - 1)
     stride = 2.0 if len(view.peaks) > 1 and not trusted else min(2.0, grown)
-    return max(aim, _just_over(view, view.low, resolution), last_up_to(view.axis, view.low * stride) or 0)
+    aim = max(aim, last_up_to(view.axis, view.low * stride) or 0)
+    return max(min(aim, first_from(view.axis, view.low * 2) or view.axis[-1]), _just_over(view, view.low, resolution))
 
 
-def _inside(view: LaneView, top: int, edge: float, resolution: float) -> int:
-    """Something failed. If the line says that the edge is just below that, so does the next trial; but each failure
-    in a row takes the next one further down."""
-    failures = _failures_in_a_row(view)
-    under = first_from(view.axis, top * (1 - min(0.5, max(resolution, 0.005) * 3 ** max(0, failures - 1)))) or top
-    if view.low is None:
-        return min(under, last_up_to(view.axis, edge * (1 - resolution / 2)) or view.axis[0])
-    aim = last_up_to(view.axis, edge * (1 - resolution / 2)) or view.axis[0]
-    if failures > 1:
-        return min(under, max(aim, _above(view, view.low)))
-    if closes(view, aim, resolution * 1.1):
+def _inside(view: LaneView, top: int, belief: Belief, resolution: float) -> int:
+    """Something failed. The smallest batch that would close the lane, if it is likely enough to fit; else the middle of
+    what is believed."""
+    under = first_from(view.axis, top * (1 - resolution)) or top
+    if belief.at_least(under) >= _GOOD_ENOUGH:
         return under
+    aim = last_up_to(view.axis, belief.quantile(0.5)) or view.axis[0]
+    if view.low is None:
+        return aim
     return max(aim, _just_over(view, view.low, resolution))
 
 
@@ -70,15 +91,6 @@ def _small_strides(view: LaneView) -> int:
     count = 0
     for before, batch in zip(view.tried[-2::-1], view.tried[:0:-1], strict=True):
         if batch in view.failed or not before < batch <= max(before * 1.1, _above(view, before)):
-            break
-        count += 1
-    return count
-
-
-def _failures_in_a_row(view: LaneView) -> int:
-    count = 0
-    for batch in reversed(view.tried):
-        if batch not in view.failed:
             break
         count += 1
     return count
@@ -100,11 +112,8 @@ def _middle(view: LaneView, top: int) -> int:
 
 
 def _slow(view: LaneView) -> bool:
-    """Have the last three trials of a bracketed lane failed to halve the bracket?
-
-    Failures in a row go down by ever longer strides, which is a search of its own kind until one fits.
-    """
-    if view.high is None or len(view.tried) < 4 or 0 < _failures_in_a_row(view) < 4:
+    """Have the last three trials of a bracketed lane failed to halve the bracket?"""
+    if view.high is None or len(view.tried) < 4:
         return False
     return _width(view, len(view.tried)) * 2 > _width(view, len(view.tried) - 3)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from oomtune.calibration import next_size
 from oomtune.domain import Budget, Candidate, Outcome, Point, Purpose, RaisedError, Reply, Stage, Trial
 from oomtune.trials.outcome import Ending, decide
+from oomtune.trials.runner import TimeUp
 
 Law = Callable[[Candidate], int]
 
@@ -29,7 +30,9 @@ class FakeDevice:
         self.step_ms = step_ms
         self.ran: list[Trial] = []
 
-    def run(self, trial: Trial) -> Outcome:
+    def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
+        if within_s is not None and within_s <= 0:
+            raise TimeUp
         self.ran.append(trial)
         reply = self._climb(trial) if trial.purpose is Purpose.CALIBRATE else self._steps(trial)
         return decide(trial, self.budget, Ending(reply=reply, exit_code=0))
@@ -48,7 +51,8 @@ class FakeDevice:
         return Reply(stage=Stage.DONE, points=tuple(points), peak_bytes=points[-1].peak_bytes, batch_size=size)
 
     def _steps(self, trial: Trial) -> Reply:
-        peak = self.law(trial.candidate)
+        # A confirm run is longer: where the law is noisy it meets the worst of several draws.
+        peak = max(self.law(trial.candidate) for _ in range(3 if trial.purpose is Purpose.CONFIRM else 1))
         if peak > self.budget.limit_bytes:
             return Reply(stage=Stage.TRAIN, error=_out_of_memory(trial.candidate))
         steps = 20 if trial.purpose is Purpose.CONFIRM else 4

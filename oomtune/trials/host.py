@@ -78,7 +78,7 @@ class WorkerHost:
 
     def call(self, order: bytes, *, timeout_s: float) -> Exit:
         """Run one piece of work and wait for its end, however it ends."""
-        self._wait_until_ready()
+        self.wait_until_ready()
         scratch = self._scratch(order)
         try:
             return self._call(scratch, timeout_s)
@@ -146,7 +146,8 @@ class WorkerHost:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._child, signal.SIGKILL)
 
-    def _wait_until_ready(self) -> None:
+    def wait_until_ready(self) -> None:
+        """Wait until TensorFlow is imported; at once when it is."""
         if self._ready:
             return
         message = self._message(time.monotonic() + _START_S)

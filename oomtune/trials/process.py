@@ -7,15 +7,19 @@ with fresh processes), and a CPU that lists instructions it can't run (go on wit
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from oomtune.domain import Budget, Device, Outcome, ProbeSpec, Reply, Trial, WorkOrder
+from oomtune.domain import Budget, Device, Outcome, ProbeSpec, Reply, Stage, Trial, WorkOrder
 from oomtune.trials.host import Exit, Mode, WorkerHost
 from oomtune.trials.outcome import Ending, decide
+from oomtune.trials.runner import TimeUp
 
 _ORDER = TypeAdapter(WorkOrder)
 _REPLY = TypeAdapter(Reply)
@@ -46,7 +50,10 @@ class _ProcessRunner:
         self.environment = dict(environment or {})
         """What has to be set for trials to run here; training needs it too."""
 
-    def run(self, trial: Trial) -> Outcome:
+    def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
+        if within_s is not None and within_s <= 0:
+            raise TimeUp
+        stop_at = None if within_s is None else time.monotonic() + within_s
         if not self.environment.items() <= self.host.environment.items():
             self._replace_host(self.host.mode)
         order = WorkOrder(
@@ -60,10 +67,18 @@ class _ProcessRunner:
             budget=self.budget,
         )
         document = _ORDER.dump_json(order)
-        ended = self.host.call(document, timeout_s=self.spec.trial.timeout_s)
+        ended = self._call(document, stop_at)
         if self._mended(ended):
-            ended = self.host.call(document, timeout_s=self.spec.trial.timeout_s)
-        return decide(trial, self.budget, _ending(ended))
+            ended = self._call(document, stop_at)
+        ending = _ending(ended)
+        if ended.timed_out and ended.duration_s < self.spec.trial.timeout_s:
+            return _cut_short(trial, self.budget, ending)
+        return decide(trial, self.budget, ending)
+
+    def _call(self, document: bytes, stop_at: float | None) -> Exit:
+        self.host.wait_until_ready()
+        left_s = math.inf if stop_at is None else max(0.0, stop_at - time.monotonic())
+        return self.host.call(document, timeout_s=min(self.spec.trial.timeout_s, left_s))
 
     def close(self) -> None:
         self.host.close()
@@ -110,6 +125,15 @@ def _ending(ended: Exit) -> Ending:
         timed_out=ended.timed_out,
         duration_s=ended.duration_s,
     )
+
+
+def _cut_short(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
+    """A trial that was stopped before its end showed nothing, but for the sizes that a climb had already run."""
+    so_far = ending.so_far
+    if so_far is None or not so_far.points:
+        raise TimeUp
+    climbed = dataclasses.replace(so_far, stage=Stage.DONE, peak_bytes=so_far.points[-1].peak_bytes, error=None)
+    return decide(trial, budget, dataclasses.replace(ending, reply=climbed, timed_out=False))
 
 
 def _parse(document: bytes) -> Reply | None:

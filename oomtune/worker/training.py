@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 import warnings
@@ -18,6 +19,9 @@ from oomtune.worker.progress import Progress
 if TYPE_CHECKING:
     import tensorflow as tf
 
+# From here on a climb's sizes are run as an answer would be.
+_NEAR_SHARE = 0.5
+
 
 def run(order: WorkOrder, progress: Progress) -> None:
     """Carry out the trial; what was seen is in `progress`, also when this raises."""
@@ -31,6 +35,10 @@ def run(order: WorkOrder, progress: Progress) -> None:
     else:
         _train(order, network, progress)
     progress.stage = Stage.DONE
+
+
+class _OverBudget(Exception):
+    """The peak is over the budget: that is the answer, and no further step can change it."""
 
 
 class _Witness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships no types
@@ -63,9 +71,11 @@ class _Witness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships n
             )
         if self.warmup_left:
             self.warmup_left -= 1
-            return
-        self.progress.step_ms.append(step_ms)
-        self.progress.memory_after_step_bytes.append(current)
+        else:
+            self.progress.step_ms.append(step_ms)
+            self.progress.memory_after_step_bytes.append(current)
+        if self.progress.peak_bytes > self.order.budget.budget_bytes:
+            raise _OverBudget
 
     def on_test_begin(self, logs: Any = None) -> None:
         self.progress.stage = Stage.VALIDATE
@@ -77,18 +87,16 @@ class _Witness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships n
 
 
 def _train(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
-    """Steps and a validation pass; a confirm run has two epochs, so that it trains on after validation."""
+    """Steps, a validation pass in the middle, and steps after it: training that goes on after an epoch's end needs
+    more than training that has only begun."""
     settings, candidate = order.settings, order.trial.candidate
     confirming = order.trial.purpose is Purpose.CONFIRM
-    epochs = 2 if confirming else 1
     steps = settings.warmup_steps + (settings.confirm_steps if confirming else settings.steps)
     progress.stage = Stage.DATA
-    batches = data.pipeline(order, candidate)
     _fit(
         network,
-        batches,
-        steps=math.ceil(steps / epochs),
-        epochs=epochs,
+        data.pipeline(order, candidate),
+        steps=steps,
         witness=_Witness(order, progress, settings.warmup_steps),
         validation=_validation(order, candidate),
     )
@@ -104,18 +112,27 @@ def _validation(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset | Non
 
 def _climb(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
     """Several sizes in one process, each measured alone; the graph is traced once, for any batch size."""
-    lane = order.trial.candidate.lane
-    while (size := next_size(order.trial.climb, progress.points, order.budget.budget_bytes)) is not None:
+    lane, budget_bytes = order.trial.candidate.lane, order.budget.budget_bytes
+    while (size := next_size(order.trial.climb, progress.points, budget_bytes)) is not None:
         progress.batch_size = size
         progress.stage = Stage.DATA
         progress.note(progress.reply(None))
+        # Only a size near the edge has to show what it needs after an epoch's end too.
+        near = bool(progress.points) and progress.points[-1].peak_bytes > _NEAR_SHARE * budget_bytes
         batches = data.pipeline(order, lane.at(size))
         device.reset_peak(order)
-        witness = _Witness(order, progress, order.settings.warmup_steps)
-        # Two steps after warm-up: the peak of one alone is noisy.
-        _fit(network, batches, steps=order.settings.warmup_steps + 2, epochs=1, witness=witness, validation=None)
+        _fit(
+            network,
+            batches,
+            # Two steps after warm-up: the peak of one alone is noisy.
+            steps=order.settings.warmup_steps + (4 if near else 2),
+            witness=_Witness(order, progress, order.settings.warmup_steps),
+            validation=_validation(order, lane.at(size)) if near else None,
+        )
         peak_bytes = device.memory(order)[1]
-        progress.points.append(Point(batch_size=size, peak_bytes=peak_bytes, step_ms=min(progress.step_ms[-2:])))
+        progress.points.append(
+            Point(batch_size=size, peak_bytes=peak_bytes, step_ms=min(progress.step_ms[-2:], default=0.0))
+        )
 
 
 def _fit(
@@ -123,19 +140,19 @@ def _fit(
     batches: tf.data.Dataset,
     *,
     steps: int,
-    epochs: int,
     witness: _Witness,
     validation: tf.data.Dataset | None,
 ) -> None:
+    epochs = 1 if validation is None else 2
     if network.built:
         # What `fit` does for a model that is not built yet. With every variable made beforehand the step is traced
         # once, not twice; the graph is the same.
         network._symbolic_build(data_batch=batches.element_spec)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), contextlib.suppress(_OverBudget):
         warnings.filterwarnings("ignore", message="`shuffle=True` was passed")
         network.fit(
             batches,
-            steps_per_epoch=steps,
+            steps_per_epoch=math.ceil(steps / epochs),
             epochs=epochs,
             verbose=0,
             callbacks=[witness],

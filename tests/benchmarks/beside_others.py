@@ -1,0 +1,174 @@
+"""oomtune beside other tools' searches and beside doing it by hand: `make bench` runs this and writes `results.md`.
+
+All searches drive the same runner over the same specs and budgets, so that only the choice of what to run differs.
+By hand means what people do without a tool: a fresh process for each try, and TensorFlow's own waits.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from oomtune.devices import resolve
+from oomtune.domain import Kind, Lane, Outcome, ProbeSpec, Purpose, Stage, Trial
+from oomtune.search import best_fit
+from oomtune.spec import load_spec
+from oomtune.trials.process import ForkRunner
+from tests.benchmarks.others import OTHERS, Search, doubling_then_bisection
+from tests.benchmarks.searching import out_of_memory, search
+
+SPECS = {
+    "cnn": ("configs/cnn.yaml", ["search.precision=[float32]", "search.batch_size={min: 1, max: 4096}"]),
+    "lstm": ("configs/lstm.yaml", ["search.precision=[float32]", "search.sequence_length=[64]"]),
+    "transformer": ("configs/transformer.yaml", ["search.sequence_length=[128]"]),
+}
+RESULTS = Path(__file__).with_name("results.md")
+_BY_HAND_LIMIT_MB = 256
+_NEAR = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    spec: str
+    search: str
+    trials: int
+    out_of_memory: int
+    seconds: float
+    answer: int
+    edge: int
+
+    @property
+    def near(self) -> bool:
+        return abs(self.answer / self.edge - 1) <= _NEAR
+
+    def __str__(self) -> str:
+        return (
+            f"| {self.spec} | {self.search} | {self.trials} | {self.out_of_memory} | {self.seconds:.0f} s "
+            f"| {self.answer} | {self.answer / self.edge:.0%} |"
+        )
+
+
+class Bench:
+    """One lane of one spec, with TensorFlow imported and every outcome kept."""
+
+    def __init__(self, spec: ProbeSpec) -> None:
+        found = resolve(spec.device, ())
+        self.spec, self.budget = spec, found.budget
+        self.runner = ForkRunner(spec=spec, device=found.device, budget=found.budget, notice=print)
+        self.lane: Lane = spec.space.lanes()[0]
+        self.outcomes: list[Outcome] = []
+        self.ask(1)  # TensorFlow is imported and the disk is warm before anything is timed
+
+    def ask(self, batch: int) -> Outcome:
+        return self._run(Trial(purpose=Purpose.SEARCH, candidate=self.lane.at(batch)))
+
+    def _run(self, trial: Trial) -> Outcome:
+        self.outcomes.append(self.runner.run(trial))
+        return self.outcomes[-1]
+
+    def oomtune(self) -> int:
+        history = search(self.spec.space, self.budget, self._run)
+        best = best_fit(self.spec.space, history)
+        return 0 if best is None else best.candidate.batch_size
+
+    def other(self, theirs: Search) -> int:
+        return theirs(self.ask, self.spec.space.batch_sizes[-1], self.budget.budget_bytes)
+
+    def timed(self, name: str) -> tuple[str, int, int, float, int]:
+        self.outcomes.clear()
+        began = time.monotonic()
+        answer = self.oomtune() if name == "oomtune" else self.other(OTHERS[name])
+        seconds = time.monotonic() - began
+        return name, len(self.outcomes), out_of_memory(self.outcomes), seconds, answer
+
+    def true_edge(self, guess: int) -> int:
+        """The largest batch that survives a confirm run more often than not, to half a percent."""
+        low, high = int(guess * 0.94), int(guess * 1.06)
+        while high - low > max(1, 0.005 * low):
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._survives(middle) else (low, middle)
+        return low
+
+    def _survives(self, batch: int) -> bool:
+        trial = Trial(purpose=Purpose.CONFIRM, candidate=self.lane.at(batch))
+        first, second = (self._run(trial).kind is Kind.FITS for _ in range(2))
+        return first if first == second else self._run(trial).kind is Kind.FITS
+
+
+def beside_others() -> list[Row]:
+    rows = []
+    for name, (path, settings) in SPECS.items():
+        bench = Bench(load_spec(path, settings=settings).spec)
+        try:
+            timed = [bench.timed(search_name) for search_name in ("oomtune", *OTHERS)]
+            edge = bench.true_edge(timed[0][-1])
+        finally:
+            bench.runner.close()
+        for search_name, trials, ran_out, seconds, answer in timed:
+            row = Row(
+                spec=name,
+                search=search_name,
+                trials=trials,
+                out_of_memory=ran_out,
+                seconds=seconds,
+                answer=answer,
+                edge=edge,
+            )
+            print(row, flush=True)
+            rows.append(row)
+    return rows
+
+
+def by_hand() -> tuple[float, float]:
+    """Seconds by hand and with the oomtune command, from nothing, for the same model and limit."""
+    environment = {
+        **os.environ,
+        "TF_CPU_ALLOCATOR_USE_BFC": "1",
+        "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(_BY_HAND_LIMIT_MB),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+
+    def runs(batch: int) -> Outcome:
+        command = [sys.executable, "-m", "tests.benchmarks.by_hand", str(batch)]
+        ended = subprocess.run(command, env=environment, stderr=subprocess.DEVNULL, check=False)
+        print(f"  by hand: batch {batch} {'fits' if ended.returncode == 0 else 'fails'}", flush=True)
+        return Outcome(kind=Kind.FITS if ended.returncode == 0 else Kind.DEVICE_OOM, stage=Stage.DONE)
+
+    began = time.monotonic()
+    doubling_then_bisection(runs, 4096, 0)
+    hand_s = time.monotonic() - began
+    path, settings = SPECS["cnn"]
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = [word for setting in settings for word in ("--set", setting)]
+        output = ["--output", f"{folder}/cnn.tuned.yaml", "--fresh", "--quiet"]
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-m", "oomtune", "probe", path, *chosen, *output], check=True)
+    return hand_s, time.monotonic() - began
+
+
+def main() -> int:
+    rows = beside_others()
+    hand_s, ours_s = by_hand()
+    lines = [
+        "| spec | search | trials | out of memory | time | answer | of the true edge |",
+        "|---|---|--:|--:|--:|--:|--:|",
+        *(str(row) for row in rows),
+        "",
+        f"By hand, with a fresh process for each try: {hand_s:.0f} s; `oomtune probe`: {ours_s:.0f} s, "
+        f"{hand_s / ours_s:.0f} times faster.",
+    ]
+    RESULTS.write_text("\n".join(lines) + "\n")
+    print(*lines, sep="\n")
+    fastest = [
+        min((row for row in rows if row.spec == spec and row.near), key=lambda row: row.seconds) for spec in SPECS
+    ]
+    return 0 if all(row.search == "oomtune" for row in fastest) and hand_s >= 10 * ours_s else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Models with branches, which a list of layers can't say."""
+
+from __future__ import annotations
+
+import keras
+from keras import layers
+
+
+def transformer(sequence_length: int) -> keras.Model:
+    tokens = keras.Input((sequence_length,), dtype="int32")
+    hidden = layers.Embedding(2000, 32)(tokens)
+    attended = layers.MultiHeadAttention(2, 16)(hidden, hidden)
+    hidden = layers.LayerNormalization()(hidden + attended)
+    widened = layers.Dense(128, activation="gelu")(hidden)
+    hidden = layers.LayerNormalization()(hidden + layers.Dense(32)(widened))
+    pooled = layers.GlobalAveragePooling1D()(hidden)
+    return keras.Model(tokens, layers.Dense(1, dtype="float32")(pooled))
+
+
+def resnet() -> keras.Model:
+    image = keras.Input((32, 32, 3))
+    hidden = layers.Conv2D(16, 3, padding="same")(image)
+    for filters in (16, 32, 64):
+        strides = 1 if filters == 16 else 2
+        inner = layers.Conv2D(filters, 3, strides=strides, padding="same", use_bias=False)(hidden)
+        inner = layers.ReLU()(layers.BatchNormalization()(inner))
+        inner = layers.BatchNormalization()(layers.Conv2D(filters, 3, padding="same", use_bias=False)(inner))
+        hidden = layers.ReLU()(inner + layers.Conv2D(filters, 1, strides=strides)(hidden))
+    return keras.Model(image, layers.Dense(1, dtype="float32")(layers.GlobalAveragePooling2D()(hidden)))
+
+
+def unet() -> keras.Model:
+    image = keras.Input((32, 32, 3))
+    fine = layers.Conv2D(16, 3, padding="same", activation="relu")(image)
+    coarse = layers.Conv2D(32, 3, padding="same", activation="relu")(layers.MaxPooling2D()(fine))
+    raised = layers.UpSampling2D()(coarse)
+    joined = layers.Conv2D(16, 3, padding="same", activation="relu")(layers.Concatenate()([fine, raised]))
+    pooled = layers.GlobalAveragePooling2D()(layers.Conv2D(1, 1)(joined))
+    return keras.Model(image, layers.Activation("linear", dtype="float32")(pooled))

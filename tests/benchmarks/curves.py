@@ -1,0 +1,108 @@
+"""Recorded memory curves: read, written, and asked for a batch size that was not recorded."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from oomtune.domain import Lane
+
+FOLDER = Path(__file__).with_name("recordings")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wall:
+    """Under a limit, a batch that takes `fitted_bytes` when it has room still ran; one with `failed_bytes` did not.
+
+    The one that ran reported a peak of its own there: a tight allocator splits its chunks in another way.
+    """
+
+    limit_bytes: int
+    fitted_bytes: int
+    failed_bytes: int
+    reported_bytes: int
+
+    @property
+    def share(self) -> float:
+        return (self.fitted_bytes + self.failed_bytes) / 2 / self.limit_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One lane of one model. `peaks` has, for each size recorded, the peak of every run."""
+
+    model: str
+    lane: Lane
+    peaks: dict[int, tuple[int, ...]]
+    walls: tuple[Wall, ...]
+
+    def typical(self, batch: int) -> int:
+        """The median peak, on a straight line between the sizes recorded on either side."""
+        sizes = list(self.peaks)
+        above = min(bisect_left(sizes, batch), len(sizes) - 1)
+        if sizes[above] == batch or above == 0:
+            return int(median(self.peaks[sizes[above]]))
+        low, high = sizes[above - 1], sizes[above]
+        low_peak, high_peak = median(self.peaks[low]), median(self.peaks[high])
+        return int(low_peak + (high_peak - low_peak) * (batch - low) / (high - low))
+
+    def noise(self, batch: int) -> Sequence[float]:
+        """How the runs near a size differed from their median, as factors."""
+        nearest = min(self.peaks, key=lambda size: abs(size - batch))
+        middle = median(self.peaks[nearest])
+        return [peak / middle for peak in self.peaks[nearest]]
+
+    def edge(self, peak_bytes: float) -> int:
+        """The largest batch whose typical peak stays within this, as the recording has it; 0 when none does."""
+        low, high = 0, max(self.peaks)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.typical(middle) <= peak_bytes else (low, middle - 1)
+        return low
+
+    def wall_shares(self) -> list[float]:
+        return [round(wall.share, 3) for wall in self.walls]
+
+
+def write_curves(name: str, curves: Sequence[Curve]) -> None:
+    FOLDER.mkdir(exist_ok=True)
+    lanes = [json.dumps(_to_json(curve)) for curve in curves]
+    (FOLDER / f"{name}.json").write_text("[\n" + ",\n".join(lanes) + "\n]\n")
+
+
+def read_curves(name: str) -> list[Curve]:
+    path = FOLDER / f"{name}.json"
+    return [_from_json(name, entry) for entry in json.loads(path.read_text())] if path.exists() else []
+
+
+def all_curves() -> Iterator[Curve]:
+    for path in sorted(FOLDER.glob("*.json")):
+        yield from read_curves(path.stem)
+
+
+def _to_json(curve: Curve) -> dict[str, Any]:
+    return {
+        "sequence_length": curve.lane.sequence_length,
+        "precision": curve.lane.precision,
+        "peaks": {size: list(runs) for size, runs in curve.peaks.items()},
+        "walls": [
+            [wall.limit_bytes, wall.fitted_bytes, wall.failed_bytes, wall.reported_bytes] for wall in curve.walls
+        ],
+    }
+
+
+def _from_json(name: str, entry: dict[str, Any]) -> Curve:
+    return Curve(
+        model=name,
+        lane=Lane(sequence_length=entry["sequence_length"], precision=entry["precision"]),
+        peaks={int(size): tuple(runs) for size, runs in entry["peaks"].items()},
+        walls=tuple(
+            Wall(limit_bytes=limit, fitted_bytes=fitted, failed_bytes=failed, reported_bytes=reported)
+            for limit, fitted, failed, reported in entry["walls"]
+        ),
+    )

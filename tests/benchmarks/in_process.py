@@ -1,0 +1,30 @@
+"""The work of one trial inside a process that has TensorFlow imported, with Keras' own `fit` and nothing around it.
+
+Reads a work order from the file it is given and prints the seconds from building the model to the end of its steps.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import tensorflow  # noqa: F401
+from pydantic import TypeAdapter
+
+from oomtune.domain import WorkOrder
+from oomtune.worker import data, device, model
+
+
+def main(path: str) -> None:
+    order = TypeAdapter(WorkOrder).validate_json(Path(path).read_bytes())
+    candidate, steps = order.trial.candidate, order.settings.warmup_steps + order.settings.steps
+    began = time.perf_counter()
+    device.prepare(order)
+    network = model.build(order, candidate)
+    network.fit(data.pipeline(order, candidate), steps_per_epoch=steps, epochs=1, verbose=0)
+    print(time.perf_counter() - began)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

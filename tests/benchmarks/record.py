@@ -1,0 +1,109 @@
+"""Record memory against batch size for the models of the zoo: `python -m tests.benchmarks.record [NAME...]`.
+
+Each size of each lane runs several times, every time in a process of its own with room to spare, so that the noise
+between runs is in the recording. Then the lane's wall is looked for under a few limits: how full the allocator can
+really get before it gives up. `recordings/NAME.json` is written after each lane; lanes that it holds are kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from oomtune.domain import Budget, Device, Kind, Lane, Outcome, ProbeSpec, Purpose, Trial
+from oomtune.spec import load_spec
+from oomtune.trials.process import ForkRunner
+from tests.benchmarks.curves import Curve, Wall, read_curves, write_curves
+from tests.benchmarks.zoo import ZOO, ZooModel
+
+ROOM_BYTES = 4 * 1024**3
+_CPU = Device(kind="cpu", name="the CPU")
+# No larger size is worth the wait once a step takes this long.
+_SLOW_STEP_MS = 500
+
+Run = Callable[[Lane, int, int], Outcome]
+
+
+def record(name: str, model: ZooModel) -> None:
+    spec = load_spec(model.spec()).spec
+    runner = ForkRunner(spec=spec, device=_CPU, budget=Budget(limit_bytes=ROOM_BYTES, headroom=0), notice=print)
+
+    def run(lane: Lane, batch: int, limit_bytes: int) -> Outcome:
+        runner.budget = Budget(limit_bytes=limit_bytes, headroom=0)
+        return runner.run(Trial(purpose=Purpose.SEARCH, candidate=lane.at(batch)))
+
+    curves = read_curves(name)
+    try:
+        for lane in _lanes(spec):
+            if all(curve.lane != lane for curve in curves):
+                curves.append(_curve(name, lane, model, run))
+                write_curves(name, curves)
+    finally:
+        runner.close()
+
+
+def _lanes(spec: ProbeSpec) -> list[Lane]:
+    return sorted(spec.space.lanes(), key=lambda lane: (lane.precision, lane.sequence_length or 0))
+
+
+def _curve(name: str, lane: Lane, model: ZooModel, run: Run) -> Curve:
+    peaks: dict[int, tuple[int, ...]] = {}
+    for size in model.sizes:
+        outcomes = [run(lane, size, ROOM_BYTES) for _ in range(model.runs)]
+        assert all(outcome.kind is Kind.FITS for outcome in outcomes), outcomes
+        peaks[size] = tuple(outcome.peak_bytes or 0 for outcome in outcomes)
+        if max(peaks[size]) > model.enough_bytes or max(outcome.step_ms or 0 for outcome in outcomes) > _SLOW_STEP_MS:
+            break
+    curve = Curve(model=name, lane=lane, peaks=peaks, walls=())
+    curve = dataclasses.replace(curve, walls=tuple(_wall(curve, limit, run) for limit in _limits(curve, model.walls)))
+    print(f"{name:14} {lane!s:32} {len(peaks)} sizes, up to {max(peaks)}; walls {curve.wall_shares()}", flush=True)
+    return curve
+
+
+def _limits(curve: Curve, count: int) -> list[int]:
+    """Limits in even ratios, from twice what the smallest batch takes to just under what the largest does."""
+    low, high = 2 * curve.typical(min(curve.peaks)), curve.typical(max(curve.peaks)) * 0.85
+    shares = [(index + 0.5) / count for index in range(count)]
+    return [max(2, round(low ** (1 - share) * high**share / 1024**2)) * 1024**2 for share in shares]
+
+
+def _wall(curve: Curve, limit_bytes: int, run: Run) -> Wall:
+    """Where a lane runs out of memory under a limit, to one percent of the batch."""
+    fits, fails = 0, None
+    batch = curve.edge(limit_bytes * 0.95)
+    reported = 0
+    while fails is None or fails - fits > max(1, 0.01 * fails):
+        outcome = run(curve.lane, batch, limit_bytes)
+        if outcome.kind is Kind.FITS:
+            fits, reported = batch, outcome.peak_bytes or 0
+        else:
+            fails = batch
+        batch = _next_look(fits, fails, batch)
+        if batch > max(curve.peaks):
+            fails = batch
+    return Wall(
+        limit_bytes=limit_bytes,
+        fitted_bytes=curve.typical(fits),
+        failed_bytes=curve.typical(fails),
+        reported_bytes=reported,
+    )
+
+
+def _next_look(fits: int, fails: int | None, batch: int) -> int:
+    if fails is None:
+        return batch + max(1, batch // 16)
+    if fits == 0:
+        return batch - max(1, batch // 16)
+    return (fits + fails) // 2
+
+
+def main(names: list[str]) -> None:
+    for name in names or ZOO:
+        record(name, ZOO[name])
+
+
+if __name__ == "__main__":
+    assert Path("pyproject.toml").exists(), "run this from the project's root: builders are found from there"
+    main(sys.argv[1:])

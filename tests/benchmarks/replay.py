@@ -1,0 +1,92 @@
+"""The search, played over recorded curves: a trial costs nothing, and its ending is one that was really seen."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from oomtune.domain import Budget, Candidate, Lane, SearchSpace, TrialRecord
+from oomtune.trials.fake import FakeDevice
+from tests.benchmarks.curves import Curve, Wall
+from tests.benchmarks.searching import search
+
+_HEADROOM = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """Recorded curves under one limit, as a device's memory law. Each trial draws its noise from the runs recorded."""
+
+    curves: dict[Lane, Curve]
+    limit_bytes: int
+    noise: random.Random
+
+    def __call__(self, candidate: Candidate) -> int:
+        curve = self.curves[candidate.lane]
+        factor = self.noise.choice(curve.noise(candidate.batch_size))
+        return peak_under(curve, candidate.batch_size, self.limit_bytes, factor)
+
+
+def peak_under(curve: Curve, batch: int, limit_bytes: int, noise: float) -> int:
+    """What a trial reports under a limit; more than the limit when it runs out of memory."""
+    wall = min(curve.walls, key=lambda wall: abs(wall.limit_bytes - limit_bytes))
+    need = curve.typical(batch) * noise
+    fill = need / (wall.share * limit_bytes)
+    if fill > 1:
+        return limit_bytes + 1
+    # Up to half of the limit the allocator lays out its regions as it would with room to spare.
+    squeeze = 1 + (_reported_ratio(wall) - 1) * max(0.0, 2 * fill - 1)
+    return min(int(need * squeeze), limit_bytes)
+
+
+def _reported_ratio(wall: Wall) -> float:
+    return wall.reported_bytes / wall.fitted_bytes
+
+
+def edge_band(curve: Curve, budget: Budget) -> tuple[int, int]:
+    """The largest batch that fits whatever the noise, and the largest that fits with the luckiest."""
+    worst = best = 0
+    for batch in range(1, max(curve.peaks) + 1):
+        factors = curve.noise(batch)
+        if worst == batch - 1 and _fits(curve, batch, budget, max(factors)):
+            worst = batch
+        if _fits(curve, batch, budget, min(factors)):
+            best = batch
+        if batch > 2 * best + 1:
+            break
+    return worst, best
+
+
+def _fits(curve: Curve, batch: int, budget: Budget, noise: float) -> bool:
+    return peak_under(curve, batch, budget.limit_bytes, noise) <= budget.budget_bytes
+
+
+def budgets(curves: Sequence[Curve], count: int = 20) -> list[Budget]:
+    """Limits in even ratios, from a few samples' worth to nearly all that was recorded, for all of these lanes."""
+    low = 1.5 * max(curve.typical(min(curve.peaks)) for curve in curves)
+    high = 0.9 * min(curve.typical(max(curve.peaks)) for curve in curves)
+    shares = [index / (count - 1) for index in range(count)]
+    return [Budget(limit_bytes=int(low ** (1 - share) * high**share), headroom=_HEADROOM) for share in shares]
+
+
+def space_of(curves: Sequence[Curve], *, every_lane: bool = False) -> SearchSpace:
+    """The space of all these lanes."""
+    lengths = sorted({curve.lane.sequence_length for curve in curves if curve.lane.sequence_length is not None})
+    return SearchSpace(
+        batch_sizes=range(1, max(max(curve.peaks) for curve in curves) + 1),
+        sequence_lengths=tuple(lengths) or None,
+        precisions=tuple(dict.fromkeys(curve.lane.precision for curve in curves)),
+        every_lane=every_lane,
+    )
+
+
+def replay(
+    curves: Iterable[Curve], space: SearchSpace, budget: Budget, *, seed: int, history: Sequence[TrialRecord] = ()
+) -> list[TrialRecord]:
+    """The records of a whole search, `history` first."""
+    law = Recorded(
+        curves={curve.lane: curve for curve in curves}, limit_bytes=budget.limit_bytes, noise=random.Random(seed)
+    )
+    device = FakeDevice(limit_bytes=budget.limit_bytes, headroom=budget.headroom, law=law)
+    return search(space, budget, device.run, history=history)

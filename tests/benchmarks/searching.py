@@ -1,0 +1,29 @@
+"""The search on its own, without a session: ask it, run the trial, and again until it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from oomtune.domain import Budget, Kind, Outcome, SearchSpace, Stage, Trial, TrialRecord
+from oomtune.search import next_trial
+
+
+def search(
+    space: SearchSpace,
+    budget: Budget,
+    run: Callable[[Trial], Outcome],
+    *,
+    history: Sequence[TrialRecord] = (),
+    at_most: int = 200,
+) -> list[TrialRecord]:
+    """The records of a whole search, `history` first. One that takes more than `at_most` trials is a defect."""
+    records = list(history)
+    while (trial := next_trial(space, budget, records)) is not None:
+        records.append(TrialRecord(number=len(records) + 1, trial=trial, outcome=run(trial)))
+        assert len(records) <= at_most, f"no end in sight for {space} within {budget}"
+    return records
+
+
+def out_of_memory(outcomes: Iterable[Outcome]) -> int:
+    """How many trials ended in a real out-of-memory error; a peak over the headroom is none."""
+    return sum(outcome.kind is Kind.DEVICE_OOM and outcome.stage is not Stage.DONE for outcome in outcomes)
