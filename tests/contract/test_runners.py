@@ -101,9 +101,10 @@ def test_a_confirm_run_is_longer(runner: Runner) -> None:
 
 
 def test_after_an_out_of_memory_trial_the_next_one_is_clean(runner: Runner) -> None:
-    before = runner.run(search(FITS)).peak_bytes
+    # About half the limit: a small batch's peak changes by a fifth from run to run, this one's by a twentieth.
+    before = runner.run(search(1024)).peak_bytes
     runner.run(search(NEVER_FITS))
-    after = runner.run(search(FITS)).peak_bytes
+    after = runner.run(search(1024)).peak_bytes
     assert after == pytest.approx(before, rel=0.25)
 
 
