@@ -76,6 +76,7 @@ class LiveScreen:
         self.title = "reading the spec and starting TensorFlow"
         self.running: tuple[Trial, int, float] | None = None
         self.ahead_s: float | None = None
+        self.ahead_of = 0
         self.spinner = Spinner("dots")
         self.live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
 
@@ -98,7 +99,6 @@ class LiveScreen:
     def trial_ended(self, record: TrialRecord, history: Sequence[TrialRecord]) -> None:
         self.running = None
         self.history = list(history)
-        self.ahead_s = self._time_ahead()
 
     def notice(self, text: str) -> None:
         self.live.console.print(Text(f"note: {text}", style="yellow"))
@@ -129,6 +129,9 @@ class LiveScreen:
 
     def _status(self, lane: Lane | None) -> str:
         words = [f"{format_seconds(time.monotonic() - self.began)} elapsed"]
+        if self.ahead_of != len(self.history):
+            # Worked out here, by the thread that draws, so that no trial waits for it.
+            self.ahead_of, self.ahead_s = len(self.history), self._time_ahead()
         if self.ahead_s:
             words.append(f"about {format_seconds(self.ahead_s)} to go")
         best = best_fit(self.spec.space, self.history) if self.spec else None

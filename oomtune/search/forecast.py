@@ -1,14 +1,16 @@
-"""How much is still to do: the search played to its end against the curves known so far."""
+"""How much is still to do: the search played to its end against what the curves known so far leave possible."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import random
+from collections.abc import Callable, Sequence
 
 from oomtune.calibration import next_size
 from oomtune.domain import (
     Budget,
-    Candidate,
     Kind,
+    Lane,
     Outcome,
     Point,
     Purpose,
@@ -24,48 +26,73 @@ from oomtune.search.plan import next_trial
 _MOST_TRIALS = 60
 # Playing the search through more lanes than this would take longer than it is worth to know.
 _MOST_LANES = 60
+_PLAYS = 5
+# Real curves hold more surprises than these lines do, so not the middle one of the plays is told but this one.
+_TOLD = 3
+# How far a lane lies from what its curve, or its neighbours', says of it; and one run from another.
+_LANE_NOISE = 0.03
+_RUN_NOISE = 0.015
 
 
 def trials_ahead(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> list[Purpose]:
-    """The purposes of the trials that would follow if every lane behaved as its curve predicts."""
+    """The purposes of the trials that would follow, by several plays of the search to its end."""
     if len(space.lanes()) > _MOST_LANES or not any(
         record.outcome.peak_bytes or record.outcome.points for record in history
     ):
         return []
+    plays = [_play(space, budget, history, random.Random(seed)) for seed in range(_PLAYS)]  # noqa: S311
+    return sorted(plays, key=len)[_TOLD]
+
+
+def _play(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], chance: random.Random) -> list[Purpose]:
+    lines = _imagined(space, budget, history, chance)
     played = list(history)
-    views = lane_views(space, history, budget)
-    lines = lane_lines(views, budget.budget_bytes, space.resolution)
     ahead: list[Purpose] = []
     while len(ahead) < _MOST_TRIALS and (trial := next_trial(space, budget, played)) is not None:
-        lane = trial.candidate.lane
-        loan = borrow_line(lane, lines)
-        line = lines.get(lane) or line_from_one(views[lane].peaks, loan.expected if loan else None)
-        played.append(_as_predicted(trial, len(played) + 1, line, budget))
+        outcome = _outcome(trial, lines[trial.candidate.lane], budget, chance)
+        played.append(TrialRecord(number=len(played) + 1, trial=trial, outcome=outcome))
         ahead.append(trial.purpose)
     return ahead
 
 
-def _as_predicted(trial: Trial, number: int, line: Line | None, budget: Budget) -> TrialRecord:
-    outcome = _climb(trial, line, budget) if trial.purpose is Purpose.CALIBRATE else _run(trial, line, budget)
-    return TrialRecord(number=number, trial=trial, outcome=outcome)
+def _imagined(
+    space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], chance: random.Random
+) -> dict[Lane, Line | None]:
+    """A line for every lane that what is known leaves possible. Where lanes know one only from others, all of one
+    precision lie to the same side of what is expected."""
+    views = lane_views(space, history, budget)
+    known = lane_lines(views, budget.budget_bytes, space.resolution)
+    sides = {lane.precision: chance.uniform(-1, 1) for lane in views}
+    lines: dict[Lane, Line | None] = {}
+    for lane, view in views.items():
+        loan = None if lane in known else borrow_line(lane, known)
+        line = known.get(lane) or line_from_one(view.peaks, loan.expected if loan else None)
+        off = 0.0 if lane in known else chance.gauss(0, _LANE_NOISE)
+        off += loan.spread * sides[lane.precision] if loan and not view.peaks else 0.0
+        lines[lane] = line and Line(
+            fixed_bytes=line.fixed_bytes,
+            bytes_per_sample=line.bytes_per_sample * math.exp(off),
+        )
+    return lines
 
 
-def _run(trial: Trial, line: Line | None, budget: Budget) -> Outcome:
-    peak = _peak(trial.candidate, line)
-    fits = peak <= budget.budget_bytes or trial.purpose is Purpose.CONFIRM
-    return Outcome(
-        kind=Kind.FITS if fits else Kind.DEVICE_OOM,
-        stage=Stage.DONE,
-        peak_bytes=min(peak, budget.budget_bytes) if fits else peak,
-        step_ms=1.0,
-    )
+def _outcome(trial: Trial, line: Line | None, budget: Budget, chance: random.Random) -> Outcome:
+    def peak(batch: int) -> int:
+        typical = line.fixed_bytes + line.bytes_per_sample * batch if line else batch
+        return max(1, int(typical * math.exp(chance.gauss(0, _RUN_NOISE))))
+
+    if trial.purpose is Purpose.CALIBRATE:
+        return _climb(trial, peak, budget)
+    runs = 3 if trial.purpose is Purpose.CONFIRM else 1
+    peak_bytes = max(peak(trial.candidate.batch_size) for _ in range(runs))
+    fits = peak_bytes <= budget.budget_bytes
+    return Outcome(kind=Kind.FITS if fits else Kind.DEVICE_OOM, stage=Stage.DONE, peak_bytes=peak_bytes, step_ms=1.0)
 
 
-def _climb(trial: Trial, line: Line | None, budget: Budget) -> Outcome:
+def _climb(trial: Trial, peak: Callable[[int], int], budget: Budget) -> Outcome:
     points: list[Point] = []
     while (size := next_size(trial.climb, points, budget.budget_bytes)) is not None:
-        peak = _peak(trial.candidate.lane.at(size), line)
-        points.append(Point(batch_size=size, peak_bytes=peak, step_ms=1.0))
+        points.append(Point(batch_size=size, peak_bytes=peak(size), step_ms=1.0))
     over = [point.batch_size for point in points if point.peak_bytes > budget.budget_bytes]
     return Outcome(
         kind=Kind.DEVICE_OOM if over else Kind.FITS,
@@ -73,10 +100,4 @@ def _climb(trial: Trial, line: Line | None, budget: Budget) -> Outcome:
         peak_bytes=points[-1].peak_bytes,
         points=tuple(point for point in points if point.batch_size not in over),
         failed_batch_size=min(over, default=None),
-    )
-
-
-def _peak(candidate: Candidate, line: Line | None) -> int:
-    return (
-        max(1, int(line.fixed_bytes + line.bytes_per_sample * candidate.batch_size)) if line else candidate.batch_size
     )

@@ -321,12 +321,14 @@ def test_the_next_larger_batch_that_failed_is_named() -> None:
     )
 
 
-def test_the_forecast_counts_the_trials_that_then_really_run() -> None:
+def test_the_forecast_is_of_the_trials_that_then_really_run() -> None:
     device = FakeDevice(limit_bytes=1000 * MB, law=lambda c: 50 * MB + 2 * MB * c.batch_size, headroom=0.05)
     space = SearchSpace(batch_sizes=range(1, 4097))
     history = play(space, device)
-    assert trials_ahead(space, device.budget, history[:1]) == [record.trial.purpose for record in history[1:]]
-    assert trials_ahead(space, device.budget, []) == []
+    foreseen, ran = trials_ahead(space, device.budget, history[:1]), [record.trial.purpose for record in history[1:]]
+    assert foreseen[: len(ran)] == ran
+    assert len(foreseen) <= 2 * len(ran)
+    assert trials_ahead(space, device.budget, history) == trials_ahead(space, device.budget, []) == []
 
 
 @pytest.mark.parametrize("kind", [Kind.HOST_OOM, Kind.TIMEOUT])
