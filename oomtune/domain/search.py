@@ -51,6 +51,11 @@ class Lane:
     precision: str
     remat: str = "none"
 
+    @property
+    def half(self) -> bool:
+        """Is training in half precision?"""
+        return self.precision.endswith("float16")
+
     def at(self, batch_size: int) -> Candidate:
         return Candidate(
             batch_size=batch_size, sequence_length=self.sequence_length, precision=self.precision, remat=self.remat

@@ -101,6 +101,7 @@ def borrow_line(lane: Lane, lines: Mapping[Lane, Line]) -> Loan | None:
     if guide is None:
         return None
     precision, known = guide
+    other_half = Lane(sequence_length=None, precision=precision).half
     low, high = _per_sample_range(_length(lane), known)
     if kin:
         # The other precision shows how memory grows with the sequence, this one how much there is of it.
@@ -108,7 +109,7 @@ def borrow_line(lane: Lane, lines: Mapping[Lane, Line]) -> Loan | None:
         there_low, there_high = _per_sample_range(length, known)
         shape = [line.bytes_per_sample * low / there_low, line.bytes_per_sample * high / there_high]
         return _loan(kin, _length(lane), (min(shape) / _SHAPE_DOUBT, max(shape) * _SHAPE_DOUBT))
-    least, most = _BETWEEN_PRECISIONS[_is_half(precision), _is_half(lane.precision)]
+    least, most = _BETWEEN_PRECISIONS[other_half, lane.half]
     return _loan(known, _length(lane), (low * least, high * most))
 
 
@@ -121,10 +122,6 @@ def _loan(known: Mapping[int, Line], length: int, per_sample: tuple[float, float
         flattest=Line(fixed_bytes=fixed, bytes_per_sample=low),
         spread=math.log(high / low) / 2,
     )
-
-
-def _is_half(precision: str) -> bool:
-    return precision.endswith("float16")
 
 
 def _length(lane: Lane) -> int:

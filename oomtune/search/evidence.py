@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from oomtune.domain import Budget, Candidate, Fit, FrontierPoint, Kind, Lane, Purpose, SearchSpace, Stage, TrialRecord
 from oomtune.search.objective import rank
 
-# A fresh process that has room for this many times the size at which a climb ended has refuted it; less is noise.
-_REFUTED = 1.03
 # In a lane where nothing has run in a process of its own, this many times the size at which a climb ended may yet fit.
 _DOUBTED = 1.1
+# Beside a fresh process, only sizes up to this share of its batch count of those that a climb ran.
+_CLEAN = 0.5
+# When a batch failed in a process of its own, what a climb ran above this share of it is not taken to fit.
+_SHAKEN = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,8 @@ class LaneView:
     wall: int | None = None
     """Where a climb ended. Its process had run smaller sizes before, so this holds only until a fresh process knows
     better: from a batch that fitted there, as many more fit as leave the memory a sample takes within the budget."""
+    hint: int | None = None
+    """Where a climb ended, also when that was refuted."""
     verified: bool = False
     """Has a batch fitted in a process of its own?"""
 
@@ -110,9 +115,11 @@ def _view(
 ) -> LaneView:
     wall = _wall(records, budget)
     fits: dict[int, int] = {}
-    peaks: dict[int, int] = {}
+    alone: dict[int, int] = {}
+    climbed: dict[int, int] = {}
     for record in records:
-        for candidate, peak_bytes, _ in _measured(record):
+        peaks = climbed if record.outcome.points else alone
+        for candidate, peak_bytes, _ in _measured(record, failed):
             fits[candidate.batch_size] = peak_bytes
             peaks[candidate.batch_size] = max(peak_bytes, peaks.get(candidate.batch_size, 0))
         batch = _failed_batch(record)
@@ -125,29 +132,41 @@ def _view(
         # A batch that fitted once and failed once, as when a confirm run fails, is one that does not fit.
         fits={batch: peak for batch, peak in fits.items() if batch not in failed},
         failed=failed,
-        peaks=peaks,
+        peaks=_best_known(alone, climbed),
         tried=tuple(
             record.trial.candidate.batch_size for record in records if record.trial.purpose is not Purpose.CALIBRATE
         ),
         ceiling=ceiling,
         wall=wall,
+        hint=min(_climbs_end(records), default=None),
         verified=any(record.outcome.kind is Kind.FITS and not record.outcome.points for record in records),
     )
 
 
+def _best_known(alone: Mapping[int, int], climbed: Mapping[int, int]) -> dict[int, int]:
+    """Peaks of fresh processes, and those of climbs where they add to them: far below, where a climb's process holds
+    little yet of the sizes before."""
+    bound = _CLEAN * min(alone, default=math.inf)
+    return {batch: peak for batch, peak in climbed.items() if batch <= bound} | dict(alone)
+
+
 def _wall(records: Sequence[TrialRecord], budget: Budget) -> int | None:
     """The size at which a climb ended, unless a fresh process has shown that more fits."""
-    ends = [
-        _failed_batch(record) for record in records if record.outcome.points and record.outcome.kind is not Kind.FITS
-    ]
+    ends = _climbs_end(records)
     alone = [record for record in records if record.outcome.kind is Kind.FITS and not record.outcome.points]
-    if not ends or any(_room_for(record, budget) > min(ends) * _REFUTED for record in alone):
+    if not ends or any(_room_for(record, budget) > min(ends) for record in alone):
         return None
     return min(ends)
 
 
+def _climbs_end(records: Sequence[TrialRecord]) -> list[int]:
+    return [
+        _failed_batch(record) for record in records if record.outcome.points and record.outcome.kind is not Kind.FITS
+    ]
+
+
 def _room_for(record: TrialRecord, budget: Budget) -> float:
-    """The batch that surely fits by what this run took: memory per sample never rises with the batch."""
+    """The batch that fits by what this run took for a sample, which rarely rises with the batch."""
     return record.trial.candidate.batch_size * budget.budget_bytes / max(1, record.outcome.peak_bytes or 0)
 
 
@@ -179,8 +198,11 @@ def all_fits(history: Sequence[TrialRecord]) -> Iterator[Fit]:
         if record.trial.purpose is Purpose.CONFIRM and record.outcome.kind is Kind.FITS
     }
     seen = set(failed)
+    by_lane: dict[Lane, list[int]] = {}
+    for candidate in failed:
+        by_lane.setdefault(candidate.lane, []).append(candidate.batch_size)
     for record in history:
-        for candidate, peak_bytes, step_ms in _measured(record):
+        for candidate, peak_bytes, step_ms in _measured(record, by_lane.get(record.trial.candidate.lane, ())):
             if candidate not in seen:
                 seen.add(candidate)
                 yield _fit(candidate, peak_bytes, step_ms, confirmed.get(candidate))
@@ -192,9 +214,13 @@ def _fit(candidate: Candidate, peak_bytes: int, step_ms: float | None, confirm: 
     return Fit(candidate=candidate, peak_bytes=peak_bytes, step_ms=step_ms, confirmed_by=confirm)
 
 
-def _measured(record: TrialRecord) -> Iterator[tuple[Candidate, int, float | None]]:
+def _measured(record: TrialRecord, failed: Collection[int]) -> Iterator[tuple[Candidate, int, float | None]]:
+    """What a record shows to fit. A climb's sizes near one that failed in a process of its own are not among it."""
     outcome = record.outcome
+    doubtful = _SHAKEN * min(failed, default=math.inf)
     for point in outcome.points:
+        if point.batch_size > doubtful:
+            break
         yield record.trial.candidate.lane.at(point.batch_size), point.peak_bytes, point.step_ms
     if outcome.kind is Kind.FITS and outcome.peak_bytes is not None and record.trial.purpose is not Purpose.CALIBRATE:
         yield record.trial.candidate, outcome.peak_bytes, outcome.step_ms

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Sequence
+from random import Random
 
 from oomtune.calibration import next_size
 from oomtune.domain import (
@@ -40,11 +40,11 @@ def trials_ahead(space: SearchSpace, budget: Budget, history: Sequence[TrialReco
         record.outcome.peak_bytes or record.outcome.points for record in history
     ):
         return []
-    plays = [_play(space, budget, history, random.Random(seed)) for seed in range(_PLAYS)]  # noqa: S311
+    plays = [_play(space, budget, history, Random(seed)) for seed in range(_PLAYS)]  # noqa: S311
     return sorted(plays, key=len)[_TOLD]
 
 
-def _play(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], chance: random.Random) -> list[Purpose]:
+def _play(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], chance: Random) -> list[Purpose]:
     lines = _imagined(space, budget, history, chance)
     played = list(history)
     ahead: list[Purpose] = []
@@ -56,7 +56,7 @@ def _play(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], ch
 
 
 def _imagined(
-    space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], chance: random.Random
+    space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], chance: Random
 ) -> dict[Lane, Line | None]:
     """A line for every lane that what is known leaves possible. Where lanes know one only from others, all of one
     precision lie to the same side of what is expected."""
@@ -76,14 +76,14 @@ def _imagined(
     return lines
 
 
-def _outcome(trial: Trial, line: Line | None, budget: Budget, chance: random.Random) -> Outcome:
+def _outcome(trial: Trial, line: Line | None, budget: Budget, chance: Random) -> Outcome:
     def peak(batch: int) -> int:
         typical = line.fixed_bytes + line.bytes_per_sample * batch if line else batch
         return max(1, int(typical * math.exp(chance.gauss(0, _RUN_NOISE))))
 
     if trial.purpose is Purpose.CALIBRATE:
         return _climb(trial, peak, budget)
-    runs = 3 if trial.purpose is Purpose.CONFIRM else 1
+    runs = 2 if trial.purpose is Purpose.CONFIRM else 1
     peak_bytes = max(peak(trial.candidate.batch_size) for _ in range(runs))
     fits = peak_bytes <= budget.budget_bytes
     return Outcome(kind=Kind.FITS if fits else Kind.DEVICE_OOM, stage=Stage.DONE, peak_bytes=peak_bytes, step_ms=1.0)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-
 from oomtune.domain import Candidate, Fit, Lane, Objective, SearchSpace
+from oomtune.search.axis import first_from
 
 
 def rank(space: SearchSpace, fit: Fit) -> tuple[float, ...]:
@@ -50,13 +48,3 @@ def _beats(space: SearchSpace, candidate: Candidate, best: Candidate) -> bool:
     return rank(space, Fit(candidate=candidate, peak_bytes=0, step_ms=None)) > rank(
         space, Fit(candidate=best, peak_bytes=0, step_ms=None)
     )
-
-
-def first_from(axis: Sequence[int], bound: float) -> int | None:
-    index = bisect_left(axis, bound)
-    return axis[index] if index < len(axis) else None
-
-
-def last_up_to(axis: Sequence[int], bound: float) -> int | None:
-    index = bisect_right(axis, bound)
-    return axis[index - 1] if index > 0 else None

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from oomtune.domain import Budget, Fit, Lane, Objective, Purpose, SearchSpace, Trial, TrialRecord
+from oomtune.search.axis import first_from, settled
 from oomtune.search.curve import Line, Loan, borrow_line, lane_lines, line_from_one
 from oomtune.search.evidence import LaneView, best_fit, lane_views
-from oomtune.search.objective import batch_to_beat, first_from
-from oomtune.search.step import closes, next_batch
+from oomtune.search.objective import batch_to_beat
+from oomtune.search.step import next_batch
 
 # Noise and fragmentation make even a lane's own line miss by this much.
 _DOUBT = 1.08
@@ -171,9 +172,8 @@ def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget, *, last
         resolution=space.resolution,
         need=contender.need,
     )
-    # In the last lane in question, a batch that may be the answer is run as long as an answer must be.
-    answers = last and (view.high is not None or closes(view, batch, space.resolution))
-    answers = answers and space.objective is not Objective.THROUGHPUT
+    # In the last lane in question each trial may give the answer, and is run as long as an answer must be.
+    answers = last and contender.line is not None and space.objective is not Objective.THROUGHPUT
     return Trial(purpose=Purpose.CONFIRM if answers else Purpose.SEARCH, candidate=contender.lane.at(batch))
 
 
@@ -181,19 +181,24 @@ def _climb(contender: _Contender, space: SearchSpace, budget: Budget) -> tuple[i
     """The sizes that a first trial may climb through; None when one shot at the edge promises more."""
     top = contender.view.top or space.batch_sizes[-1]
     if contender.loan is None:
-        return tuple(_ladder(space.batch_sizes, space.batch_sizes[0], top)) if contender.need <= top else None
+        return (
+            tuple(_ladder(contender, space.batch_sizes, space.batch_sizes[0], top)) if contender.need <= top else None
+        )
     edge = contender.loan.expected.edge(budget.budget_bytes)
     if contender.loan.spread <= _VAGUE:
         return None
     first = first_from(space.batch_sizes, _FOOTHOLD * edge * math.exp(-contender.loan.spread))
-    return tuple(_ladder(space.batch_sizes, first, top)) if first is not None and first < top else None
+    return tuple(_ladder(contender, space.batch_sizes, first, top)) if first is not None and first < top else None
 
 
-def _ladder(axis: Sequence[int], first: int, top: int) -> list[int]:
+def _ladder(contender: _Contender, axis: Sequence[int], first: int, top: int) -> list[int]:
     """The sizes a calibrating trial may choose among, from `first` on."""
     rungs = [first]
     while rungs[-1] < top:
-        rungs.append(min(first_from(axis, max(rungs[-1] * _RUNG, rungs[-1] + 1)) or top, top))
+        above = min(first_from(axis, max(rungs[-1] * _RUNG, rungs[-1] + 1)) or top, top)
+        rungs.append(
+            settled(axis, above, half=contender.lane.half, least=rungs[-1] + 1, most=top, resolution=_RUNG - 1)
+        )
     return rungs
 
 

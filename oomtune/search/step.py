@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from oomtune.search.axis import first_from, last_up_to, settled
 from oomtune.search.belief import Belief, believe
 from oomtune.search.curve import Line, rising_line
 from oomtune.search.evidence import LaneView
-from oomtune.search.objective import first_from, last_up_to
 
-# A trial a little over the edge teaches most: within the headroom it still runs to its end and gives its peak.
-_JUST_OVER = 0.55
+# Going up, the batch aimed at is about as likely to fit as not: the edge lies below it with this likelihood.
+_EVEN_ODDS = 0.55
+# A step past where a climb ended, when that was refuted, is at first no longer than this.
+_PAST = 1.15
 # A lane that is less likely than this to win is asked just that.
 _LIKELY = 0.8
 # A batch that would be the answer is run when it is not much less likely to fit than not.
@@ -54,23 +56,22 @@ def next_batch(
             guess = _upwards(view, belief, trusted=trusted, resolution=resolution)
         else:
             guess = _inside(view, top, belief, resolution)
-    return min(max(floor, guess), top)
-
-
-def closes(view: LaneView, batch: int, resolution: float) -> bool:
-    """Would this batch, if it fits, be the lane's answer?"""
-    return view.top is not None and view.top - batch <= resolution * view.top
+    return settled(
+        view.axis, min(max(floor, guess), top), half=view.lane.half, least=floor, most=top, resolution=resolution
+    )
 
 
 def _upwards(view: LaneView, belief: Belief, *, trusted: bool, resolution: float) -> int:
-    """Nothing has failed yet: go just over the edge. While the curve is flat there is no edge to see: double."""
-    aim = first_from(view.axis, belief.quantile(_JUST_OVER)) or view.axis[-1]
+    """Nothing has failed yet: go to the edge. While the curve is flat there is no edge to see: double."""
+    aim = first_from(view.axis, belief.quantile(_EVEN_ODDS)) or view.axis[-1]
     if view.low is None:
         return aim
     # Small strides that all fit grow longer, so that a curve that rises in steps is outrun.
     grown = 1 + max(resolution, 0.005) * 4 ** max(0, _small_strides(view) - 1)
     stride = 2.0 if len(view.peaks) > 1 and not trusted else min(2.0, grown)
     aim = max(aim, last_up_to(view.axis, view.low * stride) or 0)
+    if view.hint is not None and view.low < view.hint:
+        aim = min(aim, last_up_to(view.axis, view.hint * _PAST) or aim)
     return max(min(aim, first_from(view.axis, view.low * 2) or view.axis[-1]), _just_over(view, view.low, resolution))
 
 
@@ -78,9 +79,13 @@ def _inside(view: LaneView, top: int, belief: Belief, resolution: float) -> int:
     """Something failed. The smallest batch that would close the lane, if it is likely enough to fit; else the middle of
     what is believed."""
     under = first_from(view.axis, top * (1 - resolution)) or top
-    if belief.at_least(under) >= _GOOD_ENOUGH:
+    under = settled(view.axis, under, half=view.lane.half, least=under, most=top, resolution=resolution)
+    falls = _small_falls(view)
+    if not falls and belief.at_least(under) >= _GOOD_ENOUGH:
         return under
-    aim = last_up_to(view.axis, belief.quantile(0.5)) or view.axis[0]
+    # What is believed was too high time and again: come down faster each time.
+    bound = top * (1 - resolution * 2**falls) if falls else top
+    aim = last_up_to(view.axis, min(belief.quantile(0.5), bound)) or view.axis[0]
     if view.low is None:
         return aim
     return max(aim, _just_over(view, view.low, resolution))
@@ -91,6 +96,16 @@ def _small_strides(view: LaneView) -> int:
     count = 0
     for before, batch in zip(view.tried[-2::-1], view.tried[:0:-1], strict=True):
         if batch in view.failed or not before < batch <= max(before * 1.1, _above(view, before)):
+            break
+        count += 1
+    return count
+
+
+def _small_falls(view: LaneView) -> int:
+    """How many trials in a row, the last included, failed less than a fifth below one that failed."""
+    count = 0
+    for before, batch in zip(view.tried[-2::-1], view.tried[:0:-1], strict=True):
+        if batch not in view.failed or before not in view.failed or not before * 0.8 <= batch < before:
             break
         count += 1
     return count

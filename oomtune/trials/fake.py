@@ -51,8 +51,8 @@ class FakeDevice:
         return Reply(stage=Stage.DONE, points=tuple(points), peak_bytes=points[-1].peak_bytes, batch_size=size)
 
     def _steps(self, trial: Trial) -> Reply:
-        # A confirm run is longer: where the law is noisy it meets the worst of several draws.
-        peak = max(self.law(trial.candidate) for _ in range(3 if trial.purpose is Purpose.CONFIRM else 1))
+        # A confirm run is longer: where the law is noisy it meets the worse of two draws.
+        peak = max(self.law(trial.candidate) for _ in range(2 if trial.purpose is Purpose.CONFIRM else 1))
         if peak > self.budget.limit_bytes:
             return Reply(stage=Stage.TRAIN, error=_out_of_memory(trial.candidate))
         steps = 20 if trial.purpose is Purpose.CONFIRM else 4

@@ -12,6 +12,7 @@ from typing import Any
 
 from oomtune.domain import Lane
 
+HEADROOM = 0.05
 FOLDER = Path(__file__).with_name("recordings")
 
 
@@ -33,6 +34,15 @@ class Wall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Climb:
+    """One climb under a limit, from the smallest batch: the peak at each size, the last one over the budget or, when
+    memory ran out there, over the limit."""
+
+    limit_bytes: int
+    peaks: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
     """One lane of one model. `peaks` has, for each size recorded, the peak of every run."""
 
@@ -40,6 +50,7 @@ class Curve:
     lane: Lane
     peaks: dict[int, tuple[int, ...]]
     walls: tuple[Wall, ...]
+    climbs: tuple[Climb, ...] = ()
 
     def typical(self, batch: int) -> int:
         """The median peak, on a straight line between the sizes recorded on either side."""
@@ -93,6 +104,7 @@ def _to_json(curve: Curve) -> dict[str, Any]:
         "walls": [
             [wall.limit_bytes, wall.fitted_bytes, wall.failed_bytes, wall.reported_bytes] for wall in curve.walls
         ],
+        "climbs": [[climb.limit_bytes, climb.peaks] for climb in curve.climbs],
     }
 
 
@@ -104,5 +116,9 @@ def _from_json(name: str, entry: dict[str, Any]) -> Curve:
         walls=tuple(
             Wall(limit_bytes=limit, fitted_bytes=fitted, failed_bytes=failed, reported_bytes=reported)
             for limit, fitted, failed, reported in entry["walls"]
+        ),
+        climbs=tuple(
+            Climb(limit_bytes=limit, peaks={int(size): peak for size, peak in peaks.items()})
+            for limit, peaks in entry["climbs"]
         ),
     )

@@ -2,7 +2,8 @@
 
 Each size of each lane runs several times, every time in a process of its own with room to spare, so that the noise
 between runs is in the recording. Then the lane's wall is looked for under a few limits: how full the allocator can
-really get before it gives up. `recordings/NAME.json` is written after each lane; lanes that it holds are kept.
+really get before it gives up; and under the same limits climbs are recorded, whose processes have run smaller sizes
+before and may need more. `recordings/NAME.json` is written after each lane; lanes that it holds are kept.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from oomtune.domain import Budget, Device, Kind, Lane, Outcome, ProbeSpec, Purpose, Trial
+from oomtune.domain import Budget, Device, Kind, Lane, Outcome, ProbeSpec, Purpose, SearchSpace, Stage, Trial
+from oomtune.search import next_trial
 from oomtune.spec import load_spec
 from oomtune.trials.process import ForkRunner
-from tests.benchmarks.curves import Curve, Wall, read_curves, write_curves
+from tests.benchmarks.curves import HEADROOM, Climb, Curve, Wall, read_curves, write_curves
 from tests.benchmarks.zoo import ZOO, ZooModel
 
 ROOM_BYTES = 4 * 1024**3
 _CPU = Device(kind="cpu", name="the CPU")
 # No larger size is worth the wait once a step takes this long.
 _SLOW_STEP_MS = 500
+_CLIMBS = 2
 
 Run = Callable[[Lane, int, int], Outcome]
 
@@ -34,14 +37,39 @@ def record(name: str, model: ZooModel) -> None:
         runner.budget = Budget(limit_bytes=limit_bytes, headroom=0)
         return runner.run(Trial(purpose=Purpose.SEARCH, candidate=lane.at(batch)))
 
-    curves = read_curves(name)
+    def climb(lane: Lane, limit_bytes: int) -> Outcome:
+        runner.budget = Budget(limit_bytes=limit_bytes, headroom=HEADROOM)
+        trial = next_trial(only(lane, spec.space), runner.budget, [])
+        assert trial is not None
+        return runner.run(trial)
+
+    curves = {curve.lane: curve for curve in read_curves(name)}
     try:
         for lane in _lanes(spec):
-            if all(curve.lane != lane for curve in curves):
-                curves.append(_curve(name, lane, model, run))
-                write_curves(name, curves)
+            curve = curves.get(lane) or _curve(name, lane, model, run)
+            if not curve.climbs:
+                curves[lane] = dataclasses.replace(curve, climbs=_climbs(curve, climb))
+                write_curves(name, list(curves.values()))
     finally:
         runner.close()
+
+
+def only(lane: Lane, space: SearchSpace) -> SearchSpace:
+    lengths = None if lane.sequence_length is None else (lane.sequence_length,)
+    return dataclasses.replace(space, sequence_lengths=lengths, precisions=(lane.precision,))
+
+
+def _climbs(curve: Curve, climb: Callable[[Lane, int], Outcome]) -> tuple[Climb, ...]:
+    climbs = []
+    for limit_bytes in [wall.limit_bytes for wall in curve.walls for _ in range(_CLIMBS)]:
+        outcome = climb(curve.lane, limit_bytes)
+        peaks = {point.batch_size: point.peak_bytes for point in outcome.points}
+        if outcome.failed_batch_size is not None:
+            ran = outcome.stage is Stage.DONE
+            peaks[outcome.failed_batch_size] = outcome.peak_bytes or 0 if ran else limit_bytes + 1
+        climbs.append(Climb(limit_bytes=limit_bytes, peaks=peaks))
+        print(f"{curve.model:14} {curve.lane!s:32} climbed to {max(peaks, default=0)}", flush=True)
+    return tuple(climbs)
 
 
 def _lanes(spec: ProbeSpec) -> list[Lane]:

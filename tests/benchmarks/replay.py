@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from oomtune.domain import Budget, Candidate, Lane, SearchSpace, TrialRecord
+from oomtune.domain import Budget, Candidate, Lane, Outcome, Purpose, SearchSpace, Trial, TrialRecord
 from oomtune.trials.fake import FakeDevice
-from tests.benchmarks.curves import Curve, Wall
+from tests.benchmarks.curves import HEADROOM, Climb, Curve, Wall
 from tests.benchmarks.searching import search
-
-_HEADROOM = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +25,43 @@ class Recorded:
         curve = self.curves[candidate.lane]
         factor = self.noise.choice(curve.noise(candidate.batch_size))
         return peak_under(curve, candidate.batch_size, self.limit_bytes, factor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Climbing:
+    """The same inside a climb, whose process has run smaller sizes before: what one of the climbs recorded needed more,
+    or less, than fresh processes, at the same share of its limit."""
+
+    curves: dict[Lane, Curve]
+    limit_bytes: int
+    noise: random.Random
+
+    def of(self, lane: Lane) -> Callable[[Candidate], int]:
+        """The law of one climb in a lane."""
+        curve = self.curves[lane]
+        nearest = min(abs(climb.limit_bytes - self.limit_bytes) for climb in curve.climbs)
+        near = [climb for climb in curve.climbs if abs(climb.limit_bytes - self.limit_bytes) == nearest]
+        beside = _beside_fresh(curve, self.noise.choice(near))
+
+        def law(candidate: Candidate) -> int:
+            fill = curve.typical(candidate.batch_size) / self.limit_bytes
+            return int(curve.typical(candidate.batch_size) * _between(beside, fill))
+
+        return law
+
+
+def _beside_fresh(curve: Curve, climb: Climb) -> list[tuple[float, float]]:
+    """For each size of a climb: how full fresh processes were, and how many times that the climb was."""
+    typical = {size: curve.typical(size) for size in climb.peaks}
+    return [(typical[size] / climb.limit_bytes, peak / typical[size]) for size, peak in climb.peaks.items()]
+
+
+def _between(points: Sequence[tuple[float, float]], at: float) -> float:
+    """On straight lines between points; level before the first and after the last."""
+    for (left, low), (right, high) in itertools.pairwise(points):
+        if left <= at < right:
+            return low + (high - low) * (at - left) / (right - left)
+    return points[0][1] if at < points[0][0] else points[-1][1]
 
 
 def peak_under(curve: Curve, batch: int, limit_bytes: int, noise: float) -> int:
@@ -67,7 +103,7 @@ def budgets(curves: Sequence[Curve], count: int = 20) -> list[Budget]:
     low = 1.5 * max(curve.typical(min(curve.peaks)) for curve in curves)
     high = 0.9 * min(curve.typical(max(curve.peaks)) for curve in curves)
     shares = [index / (count - 1) for index in range(count)]
-    return [Budget(limit_bytes=int(low ** (1 - share) * high**share), headroom=_HEADROOM) for share in shares]
+    return [Budget(limit_bytes=int(low ** (1 - share) * high**share), headroom=HEADROOM) for share in shares]
 
 
 def space_of(curves: Sequence[Curve], *, every_lane: bool = False) -> SearchSpace:
@@ -85,8 +121,12 @@ def replay(
     curves: Iterable[Curve], space: SearchSpace, budget: Budget, *, seed: int, history: Sequence[TrialRecord] = ()
 ) -> list[TrialRecord]:
     """The records of a whole search, `history` first."""
-    law = Recorded(
-        curves={curve.lane: curve for curve in curves}, limit_bytes=budget.limit_bytes, noise=random.Random(seed)
-    )
-    device = FakeDevice(limit_bytes=budget.limit_bytes, headroom=budget.headroom, law=law)
-    return search(space, budget, device.run, history=history)
+    by_lane, noise = {curve.lane: curve for curve in curves}, random.Random(seed)
+    fresh = Recorded(curves=by_lane, limit_bytes=budget.limit_bytes, noise=noise)
+    climbing = Climbing(curves=by_lane, limit_bytes=budget.limit_bytes, noise=noise)
+
+    def run(trial: Trial) -> Outcome:
+        law = climbing.of(trial.candidate.lane) if trial.purpose is Purpose.CALIBRATE else fresh
+        return FakeDevice(limit_bytes=budget.limit_bytes, headroom=budget.headroom, law=law).run(trial)
+
+    return search(space, budget, run, history=history)

@@ -27,7 +27,7 @@ class ZooModel:
     training: dict[str, Any] = field(default_factory=dict)
     sizes: tuple[int, ...] = HALF_OCTAVES
     runs: int = 3
-    walls: int = 3
+    walls: int = 2
     enough_bytes: int = 96 * 1024**2
     """Recorded up to the size that first takes this much."""
 
@@ -134,6 +134,7 @@ ZOO = {
         model=_layers({"Input": {"shape": [256]}}, _dense(2048), _dense(2048), {"Dense": {"units": 1}}),
         inputs={"shape": [256], "dtype": "float32"},
         precisions=("float32", "mixed_bfloat16"),
+        enough_bytes=160 * 1024**2,
     ),
     "mlp_xla": ZooModel(
         model=_layers({"Input": {"shape": [128]}}, _dense(1024), _dense(1024), {"Dense": {"units": 1}}),

@@ -77,6 +77,12 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
     assert load_spec(spelled_out).spec == load_spec(with_loss).spec
 
 
+def test_the_figures_beside_other_searches_are_those_of_the_benchmark() -> None:
+    measured = (ROOT / "tests/benchmarks/results.md").read_text()
+    assert "oomtune" in measured
+    assert measured in README
+
+
 def test_it_is_short_and_its_links_lead_somewhere() -> None:
     assert len(README.splitlines()) < 250
     for target in re.findall(r"\]\(([^)]+)\)", README):
