@@ -91,7 +91,7 @@ def trial_line(record: TrialRecord, budget: Budget) -> str:
     memory = f"{row.memory} ({row.share:.0%} of the limit)" if row.share is not None else ""
     # The memory that a climb's row shows is that of the last size that fitted, not of the one it ended at.
     beyond = record.outcome.points and record.outcome.failed_batch_size
-    ended = [f"fits, {memory}, then {row.outcome}" if beyond else row.outcome, "" if beyond else memory]
+    ended = ["fits", memory, f"then {row.outcome}"] if beyond else [row.outcome, memory]
     words = ", ".join(word for word in (*ended, format_seconds(row.duration_s)) if word)
     return f"trial {row.number} {row.purpose}: {row.candidate}: {words}"
 

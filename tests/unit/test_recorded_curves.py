@@ -3,7 +3,7 @@
 Over all recordings, twenty budgets each, with the noise that was recorded: between fresh processes, and between those
 and climbs. Some of the search's constants were chosen on these same curves, so this holds the search to what it
 reached here; it does not say how it does on other models. The fresh runs of the two models with many lanes were
-recorded on another machine than their climbs, which makes these look further apart than they are.
+recorded on another machine than their climbs, which may make the two look further apart than they are.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from oomtune.observer import SilentObserver
 from oomtune.report.advice import what_to_try
 from oomtune.report.document import probe_document
 from oomtune.report.model import answer_rows, paste_lines, trial_row
+from oomtune.report.terminal import trial_line
 from oomtune.session import Limits, run_session
 from oomtune.trials.fake import FakeDevice
 from oomtune.trials.runner import Runner
@@ -184,6 +185,9 @@ def test_a_climb_shows_the_sizes_that_fitted_and_the_one_that_did_not() -> None:
     assert row.candidate == f"batch 1 to {last}, float32"
     assert row.outcome == f"{climb.outcome.failed_batch_size}: over the headroom"
     assert (row.fits, row.share) == (True, (100 + 5 * last) / 1_000)
+    line = trial_line(climb, device.budget)
+    assert f"batch 1 to {last}, float32: fits, {row.memory} (" in line
+    assert f", then {climb.outcome.failed_batch_size}: over the headroom, " in line
 
 
 def test_without_a_file_there_is_nothing_to_paste() -> None:
