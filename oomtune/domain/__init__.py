@@ -6,7 +6,7 @@ keeps it.
 """
 
 from oomtune.domain.result import Fit, FrontierPoint, ProbeResult, Verdict
-from oomtune.domain.search import Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Stage
+from oomtune.domain.search import Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Stage, is_half
 from oomtune.domain.spec import (
     ClassConfig,
     DatasetSpec,
@@ -54,4 +54,5 @@ __all__ = [
     "TrialSettings",
     "Verdict",
     "WorkOrder",
+    "is_half",
 ]

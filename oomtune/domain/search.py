@@ -45,6 +45,10 @@ class Objective(_Word):
     THROUGHPUT = "throughput"
 
 
+def is_half(precision: str) -> bool:
+    return precision.endswith("float16")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
     sequence_length: int | None
@@ -54,7 +58,7 @@ class Lane:
     @property
     def half(self) -> bool:
         """Is training in half precision?"""
-        return self.precision.endswith("float16")
+        return is_half(self.precision)
 
     def at(self, batch_size: int) -> Candidate:
         return Candidate(

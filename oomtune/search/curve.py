@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oomtune.domain import Lane
+from oomtune.domain import Lane, is_half
 from oomtune.search.evidence import LaneView
 
 # Two points closer than this, in batch or in peak, say more about noise (up to 3 % of the peak) than about slope.
@@ -101,7 +101,6 @@ def borrow_line(lane: Lane, lines: Mapping[Lane, Line]) -> Loan | None:
     if guide is None:
         return None
     precision, known = guide
-    other_half = Lane(sequence_length=None, precision=precision).half
     low, high = _per_sample_range(_length(lane), known)
     if kin:
         # The other precision shows how memory grows with the sequence, this one how much there is of it.
@@ -109,7 +108,7 @@ def borrow_line(lane: Lane, lines: Mapping[Lane, Line]) -> Loan | None:
         there_low, there_high = _per_sample_range(length, known)
         shape = [line.bytes_per_sample * low / there_low, line.bytes_per_sample * high / there_high]
         return _loan(kin, _length(lane), (min(shape) / _SHAPE_DOUBT, max(shape) * _SHAPE_DOUBT))
-    least, most = _BETWEEN_PRECISIONS[other_half, lane.half]
+    least, most = _BETWEEN_PRECISIONS[is_half(precision), lane.half]
     return _loan(known, _length(lane), (low * least, high * most))
 
 

@@ -32,11 +32,10 @@ class LaneView:
     """Batches of the trials after calibration, in the order they ran."""
     ceiling: int | None
     """A batch that failed at a shorter sequence, and so is taken to fail here."""
-    wall: int | None = None
-    """Where a climb ended. Its process had run smaller sizes before, so this holds only until a fresh process knows
-    better: from a batch that fitted there, as many more fit as leave the memory a sample takes within the budget."""
-    hint: int | None = None
-    """Where a climb ended, also when that was refuted."""
+    climb_end: int | None = None
+    """The size at which a climb ended. Its process had run smaller sizes before."""
+    refuted: bool = False
+    """Has a fresh process shown that more than `climb_end` fits?"""
     verified: bool = False
     """Has a batch fitted in a process of its own?"""
 
@@ -44,6 +43,11 @@ class LaneView:
     def low(self) -> int | None:
         """The largest batch that ran and fitted."""
         return max(self.fits, default=None)
+
+    @property
+    def wall(self) -> int | None:
+        """Where a climb ended, as long as no fresh process knows better."""
+        return None if self.refuted else self.climb_end
 
     @property
     def high(self) -> float | None:
@@ -113,7 +117,8 @@ def _view(
     ceiling: int | None,
     budget: Budget,
 ) -> LaneView:
-    wall = _wall(records, budget)
+    climb_end = _climb_end(records)
+    refuted = climb_end is not None and _has_room(records, climb_end, budget)
     fits: dict[int, int] = {}
     alone: dict[int, int] = {}
     climbed: dict[int, int] = {}
@@ -124,7 +129,7 @@ def _view(
             peaks[candidate.batch_size] = max(peak_bytes, peaks.get(candidate.batch_size, 0))
         batch = _failed_batch(record)
         over = record.outcome.stage is Stage.DONE and record.outcome.kind is Kind.DEVICE_OOM
-        if over and (batch == wall or not record.outcome.points):
+        if over and (not record.outcome.points or (batch == climb_end and not refuted)):
             peaks[batch] = max(record.outcome.peak_bytes or 0, peaks.get(batch, 0))
     return LaneView(
         lane=lane,
@@ -137,8 +142,8 @@ def _view(
             record.trial.candidate.batch_size for record in records if record.trial.purpose is not Purpose.CALIBRATE
         ),
         ceiling=ceiling,
-        wall=wall,
-        hint=min(_climbs_end(records), default=None),
+        climb_end=climb_end,
+        refuted=refuted,
         verified=any(record.outcome.kind is Kind.FITS and not record.outcome.points for record in records),
     )
 
@@ -150,24 +155,19 @@ def _best_known(alone: Mapping[int, int], climbed: Mapping[int, int]) -> dict[in
     return {batch: peak for batch, peak in climbed.items() if batch <= bound} | dict(alone)
 
 
-def _wall(records: Sequence[TrialRecord], budget: Budget) -> int | None:
-    """The size at which a climb ended, unless a fresh process has shown that more fits."""
-    ends = _climbs_end(records)
+def _climb_end(records: Sequence[TrialRecord]) -> int | None:
+    climbs = [record for record in records if record.outcome.points and record.outcome.kind is not Kind.FITS]
+    return min((_failed_batch(record) for record in climbs), default=None)
+
+
+def _has_room(records: Sequence[TrialRecord], batch: int, budget: Budget) -> bool:
+    """Does a fresh process show that more than this batch fits, by what it took for a sample? That rarely rises with
+    the batch."""
     alone = [record for record in records if record.outcome.kind is Kind.FITS and not record.outcome.points]
-    if not ends or any(_room_for(record, budget) > min(ends) for record in alone):
-        return None
-    return min(ends)
-
-
-def _climbs_end(records: Sequence[TrialRecord]) -> list[int]:
-    return [
-        _failed_batch(record) for record in records if record.outcome.points and record.outcome.kind is not Kind.FITS
-    ]
-
-
-def _room_for(record: TrialRecord, budget: Budget) -> float:
-    """The batch that fits by what this run took for a sample, which rarely rises with the batch."""
-    return record.trial.candidate.batch_size * budget.budget_bytes / max(1, record.outcome.peak_bytes or 0)
+    return any(
+        record.trial.candidate.batch_size * budget.budget_bytes > batch * max(1, record.outcome.peak_bytes or 0)
+        for record in alone
+    )
 
 
 def _ceiling(lane: Lane, failed: Mapping[Lane, dict[int, Kind]]) -> int | None:

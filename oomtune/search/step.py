@@ -6,7 +6,9 @@ several looks have not halved that bracket, the next one is its middle. So at wo
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
+from collections.abc import Callable
 
 from oomtune.search.axis import first_from, last_up_to, settled
 from oomtune.search.belief import Belief, believe
@@ -70,8 +72,8 @@ def _upwards(view: LaneView, belief: Belief, *, trusted: bool, resolution: float
     grown = 1 + max(resolution, 0.005) * 4 ** max(0, _small_strides(view) - 1)
     stride = 2.0 if len(view.peaks) > 1 and not trusted else min(2.0, grown)
     aim = max(aim, last_up_to(view.axis, view.low * stride) or 0)
-    if view.hint is not None and view.low < view.hint:
-        aim = min(aim, last_up_to(view.axis, view.hint * _PAST) or aim)
+    if view.climb_end is not None and view.low < view.climb_end:
+        aim = min(aim, last_up_to(view.axis, view.climb_end * _PAST) or aim)
     return max(min(aim, first_from(view.axis, view.low * 2) or view.axis[-1]), _just_over(view, view.low, resolution))
 
 
@@ -93,22 +95,23 @@ def _inside(view: LaneView, top: int, belief: Belief, resolution: float) -> int:
 
 def _small_strides(view: LaneView) -> int:
     """How many trials in a row, the last included, fitted and gained less than a tenth or a single unit."""
-    count = 0
-    for before, batch in zip(view.tried[-2::-1], view.tried[:0:-1], strict=True):
-        if batch in view.failed or not before < batch <= max(before * 1.1, _above(view, before)):
-            break
-        count += 1
-    return count
+    return _in_a_row(
+        view,
+        lambda before, batch: batch not in view.failed and before < batch <= max(before * 1.1, _above(view, before)),
+    )
 
 
 def _small_falls(view: LaneView) -> int:
     """How many trials in a row, the last included, failed less than a fifth below one that failed."""
-    count = 0
-    for before, batch in zip(view.tried[-2::-1], view.tried[:0:-1], strict=True):
-        if batch not in view.failed or before not in view.failed or not before * 0.8 <= batch < before:
-            break
-        count += 1
-    return count
+    return _in_a_row(
+        view, lambda before, batch: {before, batch} <= view.failed.keys() and before * 0.8 <= batch < before
+    )
+
+
+def _in_a_row(view: LaneView, holds: Callable[[int, int], bool]) -> int:
+    """Of how many trials, counted from the last, this holds with the one before each."""
+    pairs = zip(view.tried[-2::-1], view.tried[:0:-1], strict=True)
+    return sum(1 for _ in itertools.takewhile(lambda pair: holds(*pair), pairs))
 
 
 def _just_over(view: LaneView, low: int, resolution: float) -> int:

@@ -39,7 +39,7 @@ def record(name: str, model: ZooModel) -> None:
 
     def climb(lane: Lane, limit_bytes: int) -> Outcome:
         runner.budget = Budget(limit_bytes=limit_bytes, headroom=HEADROOM)
-        trial = next_trial(only(lane, spec.space), runner.budget, [])
+        trial = next_trial(_only(lane, spec.space), runner.budget, [])
         assert trial is not None
         return runner.run(trial)
 
@@ -54,7 +54,7 @@ def record(name: str, model: ZooModel) -> None:
         runner.close()
 
 
-def only(lane: Lane, space: SearchSpace) -> SearchSpace:
+def _only(lane: Lane, space: SearchSpace) -> SearchSpace:
     lengths = None if lane.sequence_length is None else (lane.sequence_length,)
     return dataclasses.replace(space, sequence_lengths=lengths, precisions=(lane.precision,))
 
