@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oomtune.search.curve import Line
+from oomtune.search.line import Line
 
 # Two runs of one batch differ by about this much in their peak.
 _NOISE = 0.015
@@ -31,6 +31,8 @@ _HEARSAY = 0.04
 _WALL = 0.05
 # A confirm run, with its many steps, needs about this much more than the short ones that predict it.
 _LONGER = 0.01
+# Where a climb says the edge is, fresh processes find it about this far off.
+_CLIMBED = 0.08
 # How much of the belief is not in the bell.
 _SPREAD = 0.05
 
@@ -82,11 +84,13 @@ def believe(
     low: float,
     high: float,
     walled: bool = False,
+    climbed: bool = False,
 ) -> Belief:
     """What the peaks measured in a lane say of its edge; without any, what the line borrowed for it says.
 
     `trusted` says that the line goes through two runs in this lane; else part of it is borrowed or assumed, and
-    `spread` says how far off that may be.
+    `spread` says how far off that may be. `walled`: an out-of-memory error has bounded the lane; `climbed`: no fresh
+    process has measured it yet.
     """
     room = budget_bytes - line.fixed_bytes
     weight = total = 0.0
@@ -103,7 +107,7 @@ def believe(
         total = weight * math.log(max(line.edge(budget_bytes), 0.5))
     return Belief(
         mean=total / weight - _LONGER,
-        sigma=max(weight**-0.5, _WALL if walled else _NOISE / 2),
+        sigma=max(weight**-0.5, _WALL if walled else _NOISE / 2, _CLIMBED if climbed else 0.0),
         low=low,
         high=max(high, low * 1.0001),
     )

@@ -1,22 +1,16 @@
-"""Memory against batch size as a line, and what one lane's line says of another lane.
-
-Peak memory over a step is the largest of its phases, so against the batch it is a flat stretch that turns into a
-rising line. Only the rising end predicts the edge; the line through it passes below the curve beyond, so where it
-crosses the budget is an upper guess.
-"""
+"""What the memory curve of one lane says of another lane."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from oomtune.domain import Lane, is_half
 from oomtune.search.evidence import LaneView
+from oomtune.search.line import Line, rising_line
 
-# Two points closer than this, in batch or in peak, say more about noise (up to 3 % of the peak) than about slope.
-_BASELINE = 0.7
-_RISE = 1.1
 # What a sample takes in another precision, at least and at most: (known in half, asked in half). Half precision has
 # been seen to halve a model's memory, and to save nothing.
 _BETWEEN_PRECISIONS = {
@@ -26,41 +20,6 @@ _BETWEEN_PRECISIONS = {
     (False, False): (0.4, 2.5),
 }
 _SHAPE_DOUBT = 1.05
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    fixed_bytes: float
-    bytes_per_sample: float
-
-    def edge(self, budget_bytes: float) -> float:
-        """The batch size at which the line meets the budget."""
-        return max(0.0, budget_bytes - self.fixed_bytes) / self.bytes_per_sample
-
-
-def rising_line(peaks: Mapping[int, int]) -> Line | None:
-    """The line through the largest batch and the nearest one far enough below it; None while the curve is flat."""
-    if len(peaks) < 2:
-        return None
-    last = max(peaks)
-    below = [batch for batch in peaks if batch <= last * _BASELINE and peaks[batch] * _RISE <= peaks[last]]
-    if not below:
-        return None
-    return _through(max(below), peaks[max(below)], last, peaks[last])
-
-
-def line_from_one(peaks: Mapping[int, int], borrowed: Line | None) -> Line | None:
-    """The line through the largest batch known and the fixed part that another lane showed."""
-    last = max(peaks, default=0)
-    if peaks.get(last, 0) <= 0:
-        return borrowed
-    fixed = borrowed.fixed_bytes if borrowed else 0.0
-    return _through(0, min(fixed, peaks[last] * 0.9), last, peaks[last])
-
-
-def _through(batch: int, peak: float, larger_batch: int, larger_peak: float) -> Line:
-    slope = (larger_peak - peak) / (larger_batch - batch)
-    return Line(fixed_bytes=peak - slope * batch, bytes_per_sample=slope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +47,10 @@ def lane_lines(views: Mapping[Lane, LaneView], budget_bytes: int, resolution: fl
     return lines
 
 
-def borrow_line(lane: Lane, lines: Mapping[Lane, Line]) -> Loan | None:
+def borrow_line(lane: Lane, lines: Mapping[Lane, Line], budget_bytes: int) -> Loan | None:
     """What the lanes run so far say of one that has not been."""
     by_precision: dict[str, dict[int, Line]] = {}
-    for other, line in lines.items():
+    for other, line in _with_one_fixed_part(lines, budget_bytes).items():
         if other != lane and other.remat == lane.remat:
             by_precision.setdefault(other.precision, {})[_length(other)] = line
     kin = by_precision.pop(lane.precision, {})
@@ -110,6 +69,16 @@ def borrow_line(lane: Lane, lines: Mapping[Lane, Line]) -> Loan | None:
         return _loan(kin, _length(lane), (min(shape) / _SHAPE_DOUBT, max(shape) * _SHAPE_DOUBT))
     least, most = _BETWEEN_PRECISIONS[is_half(precision), lane.half]
     return _loan(known, _length(lane), (low * least, high * most))
+
+
+def _with_one_fixed_part(lines: Mapping[Lane, Line], budget_bytes: int) -> dict[Lane, Line]:
+    """The lines with the same edges and one fixed part for all: noise moves a line's slope and fixed part against each
+    other, while its edge holds still."""
+    edges = {lane: line.edge(budget_bytes) for lane, line in lines.items() if line.edge(budget_bytes) > 0}
+    fixed = statistics.median(max(0.0, lines[lane].fixed_bytes) for lane in edges) if edges else 0.0
+    return {
+        lane: Line(fixed_bytes=fixed, bytes_per_sample=(budget_bytes - fixed) / edge) for lane, edge in edges.items()
+    }
 
 
 def _loan(known: Mapping[int, Line], length: int, per_sample: tuple[float, float]) -> Loan:

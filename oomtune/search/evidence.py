@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from oomtune.domain import Budget, Candidate, Fit, FrontierPoint, Kind, Lane, Purpose, SearchSpace, Stage, TrialRecord
+from oomtune.search.line import rising_line
 from oomtune.search.objective import rank
 
 # In a lane where nothing has run in a process of its own, this many times the size at which a climb ended may yet fit.
@@ -38,6 +39,8 @@ class LaneView:
     """Has a fresh process shown that more than `climb_end` fits?"""
     verified: bool = False
     """Has a batch fitted in a process of its own?"""
+    foreseen_edge: float | None = None
+    """Where the line up to the largest batch, if that fitted in a process of its own, meets the budget."""
 
     @property
     def low(self) -> int | None:
@@ -75,10 +78,17 @@ class LaneView:
         return self.axis[end - 1] if end > 0 else None
 
     def closed(self, resolution: float) -> bool:
-        """Is the edge known to `resolution`?"""
-        if self.top is None:
+        """Did something run that did not fit, no further than `resolution` above what did?"""
+        return self.top is None or (self.low is not None and self.top - self.low <= resolution * self.top)
+
+    def known(self, resolution: float) -> bool:
+        """Is the edge known to `resolution`, and not by a climb alone? By a batch that did not fit, or by one that
+        fitted and, on a rising curve, left no more room than that."""
+        if self.closed(resolution) and self.reach == self.top:
             return True
-        return self.low is not None and self.top - self.low <= resolution * self.top
+        if self.low is None or self.foreseen_edge is None or resolution == 0:
+            return False
+        return self.foreseen_edge - self.low <= resolution * self.foreseen_edge
 
 
 def lane_views(space: SearchSpace, history: Sequence[TrialRecord], budget: Budget) -> dict[Lane, LaneView]:
@@ -123,21 +133,23 @@ def _view(
     alone: dict[int, int] = {}
     climbed: dict[int, int] = {}
     for record in records:
-        peaks = climbed if record.outcome.points else alone
+        ran = climbed if record.outcome.points else alone
         for candidate, peak_bytes, _ in _measured(record, failed):
             fits[candidate.batch_size] = peak_bytes
-            peaks[candidate.batch_size] = max(peak_bytes, peaks.get(candidate.batch_size, 0))
+            ran[candidate.batch_size] = max(peak_bytes, ran.get(candidate.batch_size, 0))
         batch = _failed_batch(record)
         over = record.outcome.stage is Stage.DONE and record.outcome.kind is Kind.DEVICE_OOM
         if over and (not record.outcome.points or (batch == climb_end and not refuted)):
-            peaks[batch] = max(record.outcome.peak_bytes or 0, peaks.get(batch, 0))
+            ran[batch] = max(record.outcome.peak_bytes or 0, ran.get(batch, 0))
+    # A batch that fitted once and failed once, as when a confirm run fails, is one that does not fit.
+    fits = {batch: peak for batch, peak in fits.items() if batch not in failed}
+    peaks = _best_known(alone, climbed)
     return LaneView(
         lane=lane,
         axis=axis,
-        # A batch that fitted once and failed once, as when a confirm run fails, is one that does not fit.
-        fits={batch: peak for batch, peak in fits.items() if batch not in failed},
+        fits=fits,
         failed=failed,
-        peaks=_best_known(alone, climbed),
+        peaks=peaks,
         tried=tuple(
             record.trial.candidate.batch_size for record in records if record.trial.purpose is not Purpose.CALIBRATE
         ),
@@ -145,7 +157,18 @@ def _view(
         climb_end=climb_end,
         refuted=refuted,
         verified=any(record.outcome.kind is Kind.FITS and not record.outcome.points for record in records),
+        foreseen_edge=_foreseen_edge(max(fits, default=0), alone, peaks, budget),
     )
+
+
+def _foreseen_edge(largest_fit: int, alone: Collection[int], peaks: Mapping[int, int], budget: Budget) -> float | None:
+    if largest_fit not in alone:
+        return None
+    line = rising_line({batch: peak for batch, peak in peaks.items() if batch <= largest_fit})
+    if line is None:
+        return None  # a flat stretch just under the budget may go on for long
+    in_proportion = largest_fit * budget.budget_bytes / peaks[largest_fit]
+    return max(line.edge(budget.budget_bytes), in_proportion)
 
 
 def _best_known(alone: Mapping[int, int], climbed: Mapping[int, int]) -> dict[int, int]:
@@ -236,7 +259,7 @@ def best_fit(space: SearchSpace, history: Sequence[TrialRecord]) -> Fit | None:
 def frontier(space: SearchSpace, history: Sequence[TrialRecord], budget: Budget) -> tuple[FrontierPoint, ...]:
     """The largest batch that ran and fitted in each lane that was tried."""
     return tuple(
-        FrontierPoint(lane=lane, batch_size=view.low, edge_known=view.closed(space.resolution))
+        FrontierPoint(lane=lane, batch_size=view.low, edge_known=view.known(space.resolution))
         for lane, view in lane_views(space, history, budget).items()
         if view.low is not None
     )

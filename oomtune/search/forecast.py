@@ -19,16 +19,15 @@ from oomtune.domain import (
     Trial,
     TrialRecord,
 )
-from oomtune.search.curve import Line, borrow_line, lane_lines, line_from_one
+from oomtune.search.curve import borrow_line, lane_lines
 from oomtune.search.evidence import lane_views
+from oomtune.search.line import Line, line_from_one
 from oomtune.search.plan import next_trial
 
 _MOST_TRIALS = 60
 # Playing the search through more lanes than this would take longer than it is worth to know.
 _MOST_LANES = 60
 _PLAYS = 5
-# Real curves hold more surprises than these lines do, so not the middle one of the plays is told but this one.
-_TOLD = 3
 # How far a lane lies from what its curve, or its neighbours', says of it; and one run from another.
 _LANE_NOISE = 0.03
 _RUN_NOISE = 0.015
@@ -41,7 +40,7 @@ def trials_ahead(space: SearchSpace, budget: Budget, history: Sequence[TrialReco
     ):
         return []
     plays = [_play(space, budget, history, Random(seed)) for seed in range(_PLAYS)]  # noqa: S311
-    return sorted(plays, key=len)[_TOLD]
+    return sorted(plays, key=len)[_PLAYS // 2]
 
 
 def _play(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], chance: Random) -> list[Purpose]:
@@ -65,7 +64,7 @@ def _imagined(
     sides = {lane.precision: chance.uniform(-1, 1) for lane in views}
     lines: dict[Lane, Line | None] = {}
     for lane, view in views.items():
-        loan = None if lane in known else borrow_line(lane, known)
+        loan = None if lane in known else borrow_line(lane, known, budget.budget_bytes)
         line = known.get(lane) or line_from_one(view.peaks, loan.expected if loan else None)
         off = 0.0 if lane in known else chance.gauss(0, _LANE_NOISE)
         off += loan.spread * sides[lane.precision] if loan and not view.peaks else 0.0

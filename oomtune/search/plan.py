@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from oomtune.domain import Budget, Fit, Lane, Objective, Purpose, SearchSpace, Trial, TrialRecord
 from oomtune.search.axis import first_from, settled
-from oomtune.search.curve import Line, Loan, borrow_line, lane_lines, line_from_one
+from oomtune.search.curve import Loan, borrow_line, lane_lines
 from oomtune.search.evidence import LaneView, best_fit, lane_views
+from oomtune.search.line import Line, line_from_one
 from oomtune.search.objective import batch_to_beat
 from oomtune.search.step import next_batch
 
@@ -81,18 +82,18 @@ def _contenders(
     lines = lane_lines(views, budget.budget_bytes, space.resolution)
     contenders = []
     for lane, view in views.items():
-        # The winner's own edge is proved, never predicted; by how much another lane might beat it is doubted longer.
-        proved = space.every_lane or (best is not None and best.candidate.lane == lane)
-        known = view.closed(space.resolution) and (proved or view.reach == view.top)
-        if known or not _worth_running(space, lane):
+        # The winner's edge is proved in the end; of the others it is enough to know it.
+        winner = best is not None and best.candidate.lane == lane
+        done = view.closed(space.resolution) if winner else view.known(space.resolution)
+        if done or not _worth_running(space, lane):
             continue
         need = space.batch_sizes[0] if best is None else _need(space, lane, best)
         if need is None or view.reach is None or need > view.reach:
             continue
-        loan = None if lane in lines else borrow_line(lane, lines)
+        loan = None if lane in lines else borrow_line(lane, lines, budget.budget_bytes)
         line = lines.get(lane) or line_from_one(view.peaks, loan.expected if loan else None)
         contender = _Contender(view=view, need=need, loan=loan, line=line)
-        if proved or not _hopeless(contender, lane in lines, space, budget):
+        if winner or space.every_lane or not _hopeless(contender, lane in lines, space, budget):
             contenders.append(contender)
     return contenders
 

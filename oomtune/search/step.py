@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from oomtune.search.axis import first_from, last_up_to, settled
 from oomtune.search.belief import Belief, believe
-from oomtune.search.curve import Line, rising_line
 from oomtune.search.evidence import LaneView
+from oomtune.search.line import Line, rising_line
 
 # Going up, the batch aimed at is about as likely to fit as not: the edge lies below it with this likelihood.
 _EVEN_ODDS = 0.55
@@ -50,6 +50,7 @@ def next_batch(
             low=low,
             high=high,
             walled=view.high is not None and view.high not in view.peaks,
+            climbed=not any(batch in view.peaks for batch in view.tried),
         )
         if (view.low or 0) < need and belief.at_least(need) < _LIKELY and _small_strides(view) < 2:
             # Whether the lane can win at all is one trial; where it ends would be several.

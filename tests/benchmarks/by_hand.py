@@ -1,7 +1,7 @@
 """One try of a batch size as people make it by hand: a plain Keras script that dies when memory runs out.
 
-`configs/cnn.yaml` written as a script. The limit comes from the environment, as TensorFlow reads it; its own waits
-before an out-of-memory error are left in.
+`configs/cnn.yaml` and `configs/transformer.yaml` written as a script. The limit comes from the environment, as
+TensorFlow reads it; its own waits before an out-of-memory error are left in.
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ import sys
 import keras
 import numpy as np
 from keras import layers
+from transformer_model import build
+
+_LENGTH = 128
+_CROSSENTROPY = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def main(batch: int) -> None:
+def cnn(batch: int) -> None:
     model = keras.Sequential(
         [
             keras.Input((32, 32, 3)),
@@ -26,12 +30,19 @@ def main(batch: int) -> None:
             layers.Dense(10),
         ]
     )
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(0.01, momentum=0.9), loss, metrics=["accuracy"])
+    model.compile(keras.optimizers.SGD(0.01, momentum=0.9), _CROSSENTROPY, metrics=["accuracy"])
     random = np.random.default_rng(0)
     images, labels = random.random((batch, 32, 32, 3), np.float32), random.integers(0, 10, batch)
     model.fit(images, labels, batch_size=batch, epochs=4, verbose=0)
 
 
+def transformer(batch: int) -> None:
+    model = build(sequence_length=_LENGTH, vocabulary=8000, width=64, heads=4, blocks=2)
+    model.compile(keras.optimizers.AdamW(1e-4), _CROSSENTROPY)
+    random = np.random.default_rng(0)
+    tokens, labels = random.integers(0, 8000, (batch, _LENGTH)), random.integers(0, 4, batch)
+    model.fit(tokens, labels, batch_size=batch, epochs=4, verbose=0)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    {"cnn": cnn, "transformer": transformer}[sys.argv[1]](int(sys.argv[2]))

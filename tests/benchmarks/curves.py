@@ -48,6 +48,8 @@ class Curve:
 
     model: str
     lane: Lane
+    recorded_with: str
+    """The versions and the processor: another of either may draw another curve."""
     peaks: dict[int, tuple[int, ...]]
     walls: tuple[Wall, ...]
     climbs: tuple[Climb, ...] = ()
@@ -100,6 +102,7 @@ def _to_json(curve: Curve) -> dict[str, Any]:
     return {
         "sequence_length": curve.lane.sequence_length,
         "precision": curve.lane.precision,
+        "recorded_with": curve.recorded_with,
         "peaks": {size: list(runs) for size, runs in curve.peaks.items()},
         "walls": [
             [wall.limit_bytes, wall.fitted_bytes, wall.failed_bytes, wall.reported_bytes] for wall in curve.walls
@@ -112,6 +115,7 @@ def _from_json(name: str, entry: dict[str, Any]) -> Curve:
     return Curve(
         model=name,
         lane=Lane(sequence_length=entry["sequence_length"], precision=entry["precision"]),
+        recorded_with=entry["recorded_with"],
         peaks={int(size): tuple(runs) for size, runs in entry["peaks"].items()},
         walls=tuple(
             Wall(limit_bytes=limit, fitted_bytes=fitted, failed_bytes=failed, reported_bytes=reported)

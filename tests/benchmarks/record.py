@@ -11,8 +11,10 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
+from oomtune.devices.host import cpu_name
 from oomtune.domain import Budget, Device, Kind, Lane, Outcome, ProbeSpec, Purpose, SearchSpace, Stage, Trial
 from oomtune.search import next_trial
 from oomtune.spec import load_spec
@@ -84,10 +86,14 @@ def _curve(name: str, lane: Lane, model: ZooModel, run: Run) -> Curve:
         peaks[size] = tuple(outcome.peak_bytes or 0 for outcome in outcomes)
         if max(peaks[size]) > model.enough_bytes or max(outcome.step_ms or 0 for outcome in outcomes) > _SLOW_STEP_MS:
             break
-    curve = Curve(model=name, lane=lane, peaks=peaks, walls=())
+    curve = Curve(model=name, lane=lane, recorded_with=_here(), peaks=peaks, walls=())
     curve = dataclasses.replace(curve, walls=tuple(_wall(curve, limit, run) for limit in _limits(curve, model.walls)))
     print(f"{name:14} {lane!s:32} {len(peaks)} sizes, up to {max(peaks)}; walls {curve.wall_shares()}", flush=True)
     return curve
+
+
+def _here() -> str:
+    return f"TensorFlow {version('tensorflow')}, Keras {version('keras')}, {cpu_name()}"
 
 
 def _limits(curve: Curve, count: int) -> list[int]:

@@ -1,9 +1,8 @@
 """The search over recorded memory curves of real models: how many trials it takes, and how near it comes.
 
 Over all recordings, twenty budgets each, with the noise that was recorded: between fresh processes, and between those
-and climbs. Some of the search's constants were chosen on these same curves, so this holds the search to what it
-reached here; it does not say how it does on other models. The fresh runs of the two models with many lanes were
-recorded on another machine than their climbs, which may make the two look further apart than they are.
+and climbs. Some of the search's constants were chosen on these same curves, but for those of `HELD_OUT`, which were
+recorded when the search was finished: they say how it does on models that it does not know.
 """
 
 from __future__ import annotations
@@ -13,11 +12,14 @@ import math
 import statistics
 from collections.abc import Iterator
 
+import pytest
+
 from oomtune.domain import Kind, SearchSpace, TrialRecord
 from oomtune.search import best_fit, trials_ahead
 from tests.benchmarks.curves import Curve, all_curves, read_curves
 from tests.benchmarks.replay import budgets, edge_band, replay, space_of
 from tests.benchmarks.searching import out_of_memory
+from tests.benchmarks.zoo import HELD_OUT, ZOO
 
 CURVES = list(all_curves())
 MANY_LANES = ("lstm", "transformer")
@@ -36,9 +38,10 @@ def test_the_recordings_are_of_many_models_in_both_precisions_with_several_runs_
         assert len(read_curves(name)) == 24
 
 
-def test_a_cold_lane_takes_a_handful_of_trials_and_ends_at_the_edge() -> None:
+@pytest.mark.parametrize("models", [set(ZOO), set(HELD_OUT)], ids=["all", "held out"])
+def test_a_cold_lane_takes_a_handful_of_trials_and_ends_at_the_edge(models: set[str]) -> None:
     trials, failures, near = [], [], []
-    for curve in CURVES:
+    for curve in (curve for curve in CURVES if curve.model in models):
         space = space_of([curve])
         for seed, budget in enumerate(budgets([curve])):
             records = replay([curve], space, budget, seed=seed)
@@ -50,7 +53,7 @@ def test_a_cold_lane_takes_a_handful_of_trials_and_ends_at_the_edge() -> None:
             failures.append(out_of_memory(record.outcome for record in records))
     assert statistics.mean(trials) <= 4.5
     assert statistics.quantiles(trials, n=20)[-1] <= 8
-    assert statistics.mean(failures) <= 1.35
+    assert statistics.mean(failures) <= 1.3
     assert statistics.mean(near) >= 0.99
 
 
@@ -75,7 +78,7 @@ def test_a_warm_lane_takes_fewer() -> None:
         records = replay([known, asked], space, budget, seed=number, history=before)
         trials.append(len(records) - len(before))
     assert len(trials) > 200
-    assert statistics.mean(trials) <= 3.6
+    assert statistics.mean(trials) <= 3.9
 
 
 def test_three_precisions_by_eight_lengths() -> None:
@@ -92,11 +95,10 @@ def test_three_precisions_by_eight_lengths() -> None:
             trials.append(len(records))
             ahead, left = len(trials_ahead(space, budget, records[:3])), len(records) - 3
             foreseen.append(left / 2 <= ahead <= left * 2)
-    assert statistics.mean(trials) <= 20
-    assert statistics.mean(same) >= 0.98
-    assert statistics.mean(share >= 0.98 for share in same) >= 0.75
-    assert min(same) >= 0.9
-    assert statistics.mean(foreseen) >= 0.8
+    assert statistics.mean(trials) <= 24
+    assert statistics.mean(share >= 0.98 for share in same) >= 0.95
+    assert min(same) >= 0.96
+    assert statistics.mean(foreseen) >= 0.75
 
 
 def test_an_answer_always_ran_and_fitted() -> None:

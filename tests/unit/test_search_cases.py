@@ -1,0 +1,169 @@
+"""The search in single cases: one law or one story each, and what it must do there."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from oomtune.domain import Candidate, Kind, Objective, Outcome, SearchSpace, Trial
+from oomtune.search import best_fit, frontier, next_larger, next_trial, trials_ahead
+from oomtune.trials.fake import FakeDevice
+from tests.benchmarks.searching import play, search
+
+MB = 1_000_000
+
+
+def test_a_straight_line_takes_the_two_trials_that_prove_an_answer() -> None:
+    device = FakeDevice(limit_bytes=1000 * MB, law=lambda c: 50 * MB + 2 * MB * c.batch_size, headroom=0.05)
+    history = play(SearchSpace(batch_sizes=range(1, 4097)), device)
+    assert [record.trial.purpose.value for record in history] == ["calibrate", "confirm"]
+
+
+def test_the_fake_device_of_the_style_guide() -> None:
+    device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
+    space = SearchSpace(batch_sizes=range(1, 1025), resolution=0)
+    best = best_fit(space, play(space, device))
+    assert best is not None
+    assert best.candidate.batch_size == 180
+
+
+def test_a_failed_confirm_sends_the_search_on() -> None:
+    """The law climbs with every run after the first: what fitted in the search does not when it is confirmed."""
+    seen: set[Candidate] = set()
+
+    def law(candidate: Candidate) -> int:
+        again = candidate in seen
+        seen.add(candidate)
+        return 100 + 5 * candidate.batch_size + (80 if again else 0)
+
+    device = FakeDevice(limit_bytes=1_000, law=law)
+    space = SearchSpace(batch_sizes=range(1, 1025))
+    history = play(space, device)
+    best = best_fit(space, history)
+    assert best is not None
+    assert best.confirmed_by is not None
+    assert best.confirmed_by.outcome.kind is Kind.FITS
+
+
+def test_on_a_tie_the_longer_sequence_and_then_the_first_precision_win() -> None:
+    device = FakeDevice(limit_bytes=1000 * MB, law=lambda candidate: MB)
+    space = SearchSpace(
+        batch_sizes=(8, 16, 32), sequence_lengths=(64, 128), precisions=("float32", "mixed_bfloat16"), resolution=0
+    )
+    best = best_fit(space, play(space, device))
+    assert best is not None
+    assert best.candidate == Candidate(batch_size=32, sequence_length=128, precision="float32")
+
+
+def test_throughput_prefers_the_fastest_that_fits_and_not_the_largest() -> None:
+    device = FakeDevice(
+        limit_bytes=1000 * MB,
+        law=lambda candidate: MB * candidate.batch_size,
+        step_ms=lambda candidate: candidate.batch_size if candidate.batch_size <= 500 else 4.0 * candidate.batch_size,
+    )
+    space = SearchSpace(batch_sizes=range(1, 2049), sequence_lengths=(8, 16), objective=Objective.THROUGHPUT)
+    best = best_fit(space, play(space, device))
+    assert best is not None
+    assert best.candidate.batch_size <= 500
+    assert best.candidate.sequence_length == 8
+
+
+def test_when_nothing_fits_few_trials_say_so() -> None:
+    device = FakeDevice(limit_bytes=10, law=lambda candidate: 1000)
+    space = SearchSpace(
+        batch_sizes=range(1, 1025),
+        sequence_lengths=tuple(range(64, 513, 64)),
+        precisions=("float32", "mixed_bfloat16", "mixed_float16"),
+    )
+    history = play(space, device)
+    assert best_fit(space, history) is None
+    assert len(history) <= 1 + len(space.precisions)
+    shortest = min(record.trial.candidate.sequence_length or 0 for record in history)
+    assert shortest == 64
+
+
+def test_the_same_history_always_calls_for_the_same_trial() -> None:
+    device = FakeDevice(limit_bytes=1000 * MB, law=lambda c: 50 * MB + MB * c.batch_size, headroom=0.05)
+    space = SearchSpace(batch_sizes=range(1, 4097))
+    history = play(space, device)
+    for count in range(len(history)):
+        assert next_trial(space, device.budget, history[:count]) == history[count].trial
+
+
+@pytest.mark.parametrize("needs", [0.8, 0.9, 1.1, 1.3])
+def test_where_a_climb_ended_is_no_proof_against_a_fresh_process(needs: float) -> None:
+    """A climb's process has run smaller sizes before, and needs more or less for it."""
+
+    def law(candidate: Candidate) -> int:
+        return 50 * MB + 2 * MB * candidate.batch_size
+
+    fresh = FakeDevice(limit_bytes=1000 * MB, law=law, headroom=0.05)
+    climbing = FakeDevice(limit_bytes=1000 * MB, law=lambda candidate: int(needs * law(candidate)), headroom=0.05)
+
+    def run(trial: Trial) -> Outcome:
+        return (climbing if trial.climb else fresh).run(trial)
+
+    space = SearchSpace(batch_sizes=range(1, 4097))
+    history = search(space, fresh.budget, run)
+    best = best_fit(space, history)
+    assert best is not None
+    assert best.confirmed_by is not None
+    assert 450 * 0.98 <= best.candidate.batch_size <= 450
+    assert len(history) <= 8
+
+    whole = dataclasses.replace(space, precisions=("float32", "mixed_float16"), resolution=0.05, every_lane=True)
+    for point in frontier(whole, search(whole, fresh.budget, run), fresh.budget):
+        assert point.edge_known
+        assert 450 * 0.95 <= point.batch_size <= 450
+
+
+def test_in_half_precision_odd_batches_are_left_out_where_they_are_many() -> None:
+    """They were seen to need more memory than the even ones on either side."""
+
+    def law(candidate: Candidate) -> int:
+        return int((50 * MB + MB * candidate.batch_size) * (1.08 if candidate.batch_size % 2 else 1))
+
+    device = FakeDevice(limit_bytes=1000 * MB, law=law, headroom=0.05)
+    space = SearchSpace(batch_sizes=range(1, 4097), precisions=("mixed_bfloat16",))
+    history = play(space, device)
+    best = best_fit(space, history)
+    assert best is not None
+    assert 900 * 0.98 <= best.candidate.batch_size <= 900
+    assert len(history) <= 3
+
+
+def test_the_next_larger_batch_that_failed_is_named() -> None:
+    device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
+    space = SearchSpace(batch_sizes=range(1, 1025), resolution=0)
+    history = play(space, device)
+    assert next_larger(space, history, Candidate(batch_size=180), device.budget) == (
+        Candidate(batch_size=181),
+        Kind.DEVICE_OOM,
+    )
+
+
+def test_the_forecast_is_of_the_trials_that_then_really_run() -> None:
+    device = FakeDevice(limit_bytes=1000 * MB, law=lambda c: 50 * MB + 2 * MB * c.batch_size, headroom=0.05)
+    space = SearchSpace(batch_sizes=range(1, 4097))
+    history = play(space, device)
+    foreseen, ran = trials_ahead(space, device.budget, history[:1]), [record.trial.purpose for record in history[1:]]
+    assert foreseen[: len(ran)] == ran
+    assert len(foreseen) <= 2 * len(ran)
+    assert trials_ahead(space, device.budget, history) == trials_ahead(space, device.budget, []) == []
+
+
+@pytest.mark.parametrize("kind", [Kind.HOST_OOM, Kind.TIMEOUT])
+def test_host_memory_and_timeouts_bound_the_search_too(kind: Kind) -> None:
+    """Anything but a crash at a size means that the size can't be had."""
+    device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
+    space = SearchSpace(batch_sizes=range(1, 1025), resolution=0)
+
+    def run(trial: Trial) -> Outcome:
+        outcome = device.run(trial)
+        return dataclasses.replace(outcome, kind=kind) if outcome.kind is Kind.DEVICE_OOM else outcome
+
+    history = search(space, device.budget, run)
+    best = best_fit(space, history)
+    assert best is not None
+    assert best.candidate.batch_size == 180
