@@ -36,7 +36,7 @@ format: $(STAMP) ## put the code into the house style
 test-gpu: $(STAMP) ## run the acceptance suite on a real GPU
 	$(BIN)/python -m pytest -m gpu tests/gpu
 
-bench: $(STAMP) ## oomtune beside other searches and beside doing it by hand; a quarter of an hour
+bench: $(STAMP) ## oomtune beside other searches and beside doing it by hand; half an hour
 	$(BIN)/python -m tests.benchmarks.beside_others
 
 bench-cost: $(STAMP) ## what a trial costs above its model, and the command line above Python

@@ -101,6 +101,8 @@ class SearchSpace:
     objective: Objective = Objective.TOKENS
     resolution: float = 0.02
     every_lane: bool = False
+    confirm_steps: int = 20
+    """How long an answer must run."""
 
     def lanes(self) -> list[Lane]:
         """Every lane, most preferred first: the longest sequence, then the precision listed first."""

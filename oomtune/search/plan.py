@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oomtune.domain import Budget, Fit, Lane, Objective, Purpose, SearchSpace, Trial, TrialRecord
 from oomtune.search.axis import first_from, settled
+from oomtune.search.cost import full_length_pays
 from oomtune.search.curve import Loan, borrow_line, lane_lines
 from oomtune.search.evidence import LaneView, best_fit, lane_views
 from oomtune.search.line import Line, line_from_one
@@ -66,7 +67,9 @@ def next_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord
     if contenders:
         nothing_yet = best is None and any(view.failed for view in views.values())
         chosen = _choose(space, budget, contenders, best, nothing_yet)
-        return _trial_in(chosen, space, budget, last=len(contenders) == 1)
+        trial = _trial_in(chosen, space, budget)
+        answers = len(contenders) == 1 and chosen.line is not None and _may_answer(chosen, trial, space, history)
+        return replace(trial, purpose=Purpose.CONFIRM) if answers else trial
     if best is not None and space.objective is Objective.THROUGHPUT:
         smaller = _smaller_batch(space, views)
         if smaller is not None:
@@ -160,7 +163,15 @@ def _by_batch(contenders: list[_Contender], best: Fit | None) -> _Contender:
     return contenders[len(contenders) // 2]
 
 
-def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget, *, last: bool) -> Trial:
+def _may_answer(contender: _Contender, trial: Trial, space: SearchSpace, history: Sequence[TrialRecord]) -> bool:
+    """In the last lane in question a trial may give the answer: is it run as long as an answer must be?"""
+    if trial.purpose is Purpose.CALIBRATE or space.objective is Objective.THROUGHPUT:
+        return False
+    batch, top = trial.candidate.batch_size, contender.view.top or 0
+    return top - batch <= space.resolution * top or full_length_pays(space, history, batch)
+
+
+def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget) -> Trial:
     view = contender.view
     climb = None if contender.begun else _climb(contender, space, budget)
     if climb is not None:
@@ -173,9 +184,7 @@ def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget, *, last
         resolution=space.resolution,
         need=contender.need,
     )
-    # In the last lane in question each trial may give the answer, and is run as long as an answer must be.
-    answers = last and contender.line is not None and space.objective is not Objective.THROUGHPUT
-    return Trial(purpose=Purpose.CONFIRM if answers else Purpose.SEARCH, candidate=contender.lane.at(batch))
+    return Trial(purpose=Purpose.SEARCH, candidate=contender.lane.at(batch))
 
 
 def _climb(contender: _Contender, space: SearchSpace, budget: Budget) -> tuple[int, ...] | None:

@@ -258,4 +258,5 @@ def _space(spec: schema.Spec, every_lane: bool) -> domain.SearchSpace:
         objective=domain.Objective(spec.search.objective),
         resolution=spec.search.resolution,
         every_lane=every_lane,
+        confirm_steps=spec.trial.confirm_steps,
     )

@@ -1,5 +1,7 @@
 """oomtune beside other tools' searches and beside doing it by hand: `make bench` runs this and writes `results.md`.
 
+With the names of specs after it, only what they take by hand is shown, and nothing is written.
+
 All searches drive the same runner over the same specs and budgets, so that only the choice of what to run differs.
 By hand means what people do without a tool: a fresh process for each try, and TensorFlow's own waits.
 """
@@ -29,7 +31,7 @@ SPECS = {
 }
 RESULTS = Path(__file__).with_name("results.md")
 # By hand: the limit of the spec, and the largest batch that people would think of.
-BY_HAND = {"cnn": (256, 4096), "transformer": (192, 512)}
+BY_HAND = {"cnn": (256, 4096), "lstm": (128, 1024), "transformer": (192, 512)}
 _NEAR = 0.02
 
 
@@ -172,7 +174,10 @@ def by_hand(spec: str) -> ByHand:
         return ByHand(spec=spec, hand_s=hand_s, ours_s=time.monotonic() - began)
 
 
-def main() -> int:
+def main(only_by_hand: list[str]) -> int:
+    if only_by_hand:
+        print(*(by_hand(spec) for spec in only_by_hand), sep="\n")
+        return 0
     rows = beside_others()
     hands = [by_hand(spec) for spec in BY_HAND]
     lines = [
@@ -180,7 +185,7 @@ def main() -> int:
         "|---|---|--:|--:|--:|--:|--:|",
         *(str(row) for row in rows),
         "",
-        *(str(hand) for hand in hands),
+        *(f"- {hand}" for hand in hands),
     ]
     RESULTS.write_text("\n".join(lines) + "\n")
     print(*lines, sep="\n")
@@ -191,4 +196,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from oomtune.domain import Candidate, Kind, Objective, Outcome, SearchSpace, Trial
+from oomtune.domain import Budget, Candidate, Kind, Objective, Outcome, Purpose, SearchSpace, Trial
 from oomtune.search import best_fit, frontier, next_larger, next_trial, trials_ahead
 from oomtune.trials.fake import FakeDevice
 from tests.benchmarks.searching import play, search
@@ -167,3 +167,35 @@ def test_host_memory_and_timeouts_bound_the_search_too(kind: Kind) -> None:
     best = best_fit(space, history)
     assert best is not None
     assert best.candidate.batch_size == 180
+
+
+@pytest.mark.parametrize(("build_s", "step_s", "slow"), [(5.0, 0.01, False), (0.5, 1.0, True)])
+def test_where_steps_are_slow_only_what_may_be_the_last_runs_at_full_length(
+    build_s: float, step_s: float, slow: bool
+) -> None:
+    """The climb ends too early, so the first batch after it has room above it."""
+
+    def law(candidate: Candidate) -> int:
+        return 50 * MB + 2 * MB * candidate.batch_size
+
+    def timed(trial: Trial) -> Outcome:
+        needs = 1.1 if trial.climb else 1.0
+        device = FakeDevice(
+            limit_bytes=1000 * MB,
+            law=lambda candidate: int(needs * law(candidate)),
+            headroom=0.05,
+            step_ms=lambda candidate: 1000 * step_s * candidate.batch_size / 450,
+        )
+        outcome = device.run(trial)
+        steps = 6 * len(outcome.points) or outcome.steps_run + 1
+        return dataclasses.replace(outcome, duration_s=build_s + steps * step_s)
+
+    space = SearchSpace(batch_sizes=range(1, 4097))
+    history = search(space, Budget(limit_bytes=1000 * MB, headroom=0.05), timed)
+    assert any(record.trial.purpose is Purpose.SEARCH for record in history) == slow
+    fitted = [record for record in history if record.outcome.kind is Kind.FITS]
+    assert sum(record.trial.purpose is Purpose.CONFIRM for record in fitted) == (1 if slow else len(fitted))
+    best = best_fit(space, history)
+    assert best is not None
+    assert best.confirmed_by is not None
+    assert 450 * 0.98 <= best.candidate.batch_size <= 450

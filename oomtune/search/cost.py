@@ -1,0 +1,38 @@
+"""What trials cost, by those that ran: whether a trial that may be the answer is run at full length at once.
+
+At full length it costs its further steps, for nothing if a larger batch fits too. Run short, it costs a trial more if
+none does. Where building the model is what takes the time, that trial is the dearer; where steps are slow, they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oomtune.domain import SearchSpace, TrialRecord
+
+# How likely a batch that fits is the answer, while larger ones are in question.
+_LAST = 0.4
+# A size of a climb takes about as long as this many steps, validation included.
+_STEPS_A_SIZE = 6
+
+
+def full_length_pays(space: SearchSpace, history: Sequence[TrialRecord], batch: int) -> bool:
+    """Is it cheaper to run this batch, above which others are in question, as long as an answer must be?"""
+    for record in reversed(history):
+        ran = _ran(record)
+        if record.outcome.duration_s > 0 and ran:
+            size, step_s, _ = max(ran)
+            overhead_s = max(0.0, record.outcome.duration_s - sum(seconds * count for _, seconds, count in ran))
+            further_s = space.confirm_steps * step_s * batch / size
+            return further_s <= _LAST * (overhead_s + further_s)
+    return True
+
+
+def _ran(record: TrialRecord) -> list[tuple[int, float, int]]:
+    """The sizes that a trial ran, what a step of each took in seconds, and how many there were of it."""
+    outcome = record.outcome
+    if outcome.points:
+        return [(point.batch_size, point.step_ms / 1000, _STEPS_A_SIZE) for point in outcome.points]
+    if outcome.step_ms is None:
+        return []
+    return [(record.trial.candidate.batch_size, outcome.step_ms / 1000, outcome.steps_run + 1)]
