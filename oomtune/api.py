@@ -244,15 +244,17 @@ def _ledger_key(loaded: LoadedSpec, resolved: Resolved, versions: dict[str, Any]
 
 
 def _file_digests(loaded: LoadedSpec) -> dict[str, str]:
-    """The files beside the spec that decide what a trial does: the builder's module and the data."""
+    """The files beside the spec that decide what a trial does: the model's and the data."""
     folder, found = Path(loaded.spec.folder), {}
+    data = loaded.spec.dataset.npz
+    for name in (loaded.spec.model.keras_file, None if data is None else data.path):
+        if name is not None:
+            state = (folder / name).stat()
+            found[name] = f"{state.st_size}-{state.st_mtime_ns}"
     if loaded.spec.model.builder is not None:
         module = folder.joinpath(*loaded.spec.model.builder.partition(":")[0].split(".")).with_suffix(".py")
         if module.is_file():
             found[module.name] = hashlib.sha256(module.read_bytes()).hexdigest()
-    if loaded.spec.dataset.npz is not None:
-        state = (folder / loaded.spec.dataset.npz.path).stat()
-        found[loaded.spec.dataset.npz.path] = f"{state.st_size}-{state.st_mtime_ns}"
     return found
 
 

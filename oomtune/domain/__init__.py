@@ -8,6 +8,7 @@ keeps it.
 from oomtune.domain.result import Fit, FrontierPoint, ProbeResult, Verdict
 from oomtune.domain.search import Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Stage, is_half
 from oomtune.domain.spec import (
+    Application,
     ClassConfig,
     DatasetSpec,
     Device,
@@ -16,6 +17,7 @@ from oomtune.domain.spec import (
     NpzData,
     ProbeSpec,
     SyntheticData,
+    Tensors,
     TensorSpec,
     TrainingSpec,
     TrialSettings,
@@ -23,6 +25,7 @@ from oomtune.domain.spec import (
 from oomtune.domain.trial import Outcome, Point, RaisedError, Reply, Trial, TrialError, TrialRecord, WorkOrder
 
 __all__ = [
+    "Application",
     "Budget",
     "Candidate",
     "ClassConfig",
@@ -47,6 +50,7 @@ __all__ = [
     "Stage",
     "SyntheticData",
     "TensorSpec",
+    "Tensors",
     "TrainingSpec",
     "Trial",
     "TrialError",

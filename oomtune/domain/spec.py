@@ -18,10 +18,23 @@ class ClassConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """A model of `keras.applications`."""
+
+    name: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
+    """Exactly one of `layers`, `builder`, `keras_file` and `application` is set."""
+
     layers: tuple[ClassConfig, ...] = ()
     builder: str | None = None
     args: dict[str, Any] = field(default_factory=dict)
+    keras_file: str | None = None
+    allow_code: bool = False
+    application: Application | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,17 +46,23 @@ class TensorSpec:
     max: float | None = None
 
 
+Tensors = TensorSpec | dict[str, TensorSpec]
+"""One tensor, or several by the names of the model's inputs or outputs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticData:
-    inputs: TensorSpec
-    targets: TensorSpec
+    inputs: Tensors
+    targets: Tensors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NpzData:
+    """The names of the arrays: one, or several by the names of the model's inputs or outputs."""
+
     path: str
-    inputs: str
-    targets: str
+    inputs: str | dict[str, str]
+    targets: str | dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from bisect import bisect_right
@@ -16,7 +15,7 @@ from pydantic import ValidationError
 from oomtune import domain
 from oomtune.errors import Problem, SpecProblem, UsageProblem
 from oomtune.spec import schema
-from oomtune.spec.keras_names import layer_names
+from oomtune.spec.model_checks import is_file, wrong_in_model
 from oomtune.spec.problems import problems_of
 from oomtune.spec.text import Document, Path_, parse_value, read_document
 
@@ -116,14 +115,10 @@ def _problem(document: Document, path: Path_, message: str) -> Problem:
 
 def _beyond_types(document: Document, folder: Path) -> Iterator[Problem]:
     """What can be wrong with values of the right type; also looked for when other entries have the wrong one."""
-    known = layer_names()
-    for index, name in _layer_names_in(document.values):
-        if known and name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            message = f"Keras has no layer {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-            yield _problem(document, ("model", "layers", index), message)
+    for path, message in wrong_in_model(document.values.get("model"), folder):
+        yield _problem(document, path, message)
     npz = _at(document.values, "dataset", "npz", "path")
-    if isinstance(npz, str) and not _is_file(folder / npz):
+    if isinstance(npz, str) and not is_file(folder / npz):
         yield _problem(document, ("dataset", "npz", "path"), f"no such file: {folder / npz}")
     if _at(document.values, "search", _LENGTH) is None:
         for section in ("model", "dataset"):
@@ -131,24 +126,10 @@ def _beyond_types(document: Document, folder: Path) -> Iterator[Problem]:
                 yield _problem(document, path, "stands for search.sequence_length, which is not set")
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
-
-
 def _at(values: Any, *keys: str) -> Any:
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
-
-
-def _layer_names_in(values: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    layers = _at(values, "model", "layers")
-    for index, layer in enumerate(layers if isinstance(layers, list) else []):
-        for name in [layer] if isinstance(layer, str) else list(layer) if isinstance(layer, dict) else []:
-            yield index, name
 
 
 def _mentions(value: Any, path: Path_) -> Iterator[Path_]:
@@ -208,7 +189,17 @@ def _model(model: schema.Model) -> domain.ModelSpec:
     for entry in model.layers or []:
         name, config = (entry, None) if isinstance(entry, str) else next(iter(entry.items()))
         layers.append(domain.ClassConfig(class_name=name, config=config or {}))
-    return domain.ModelSpec(layers=tuple(layers), builder=model.builder, args=model.args)
+    application = None
+    if model.application is not None:
+        application = domain.Application(name=model.application.name, args=model.application.args)
+    return domain.ModelSpec(
+        layers=tuple(layers),
+        builder=model.builder,
+        args=model.args,
+        keras_file=model.keras_file,
+        allow_code=model.allow_code,
+        application=application,
+    )
 
 
 def _dataset(dataset: schema.Dataset) -> domain.DatasetSpec:
@@ -217,9 +208,15 @@ def _dataset(dataset: schema.Dataset) -> domain.DatasetSpec:
     assert dataset.synthetic is not None, "the schema lets exactly one through"
     return domain.DatasetSpec(
         synthetic=domain.SyntheticData(
-            inputs=_tensor(dataset.synthetic.inputs), targets=_tensor(dataset.synthetic.targets)
+            inputs=_tensors(dataset.synthetic.inputs), targets=_tensors(dataset.synthetic.targets)
         )
     )
+
+
+def _tensors(tensors: schema.Tensor | dict[str, schema.Tensor]) -> domain.Tensors:
+    if isinstance(tensors, dict):
+        return {name: _tensor(tensor) for name, tensor in tensors.items()}
+    return _tensor(tensors)
 
 
 def _tensor(tensor: schema.Tensor) -> domain.TensorSpec:

@@ -16,7 +16,7 @@ from oomtune.spec.text import Document, Path_
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-_TAGS = {"number", "list", "mapping", "text"}
+_TAGS = {"number", "list", "mapping", "text", "tensor", "named"}
 _EXPECTED = {
     "int_type": "expected a whole number",
     "int_parsing": "expected a whole number",

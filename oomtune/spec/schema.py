@@ -108,23 +108,39 @@ LayerEntry = Annotated[
 ]
 
 
+class Application(Section):
+    """A model of `keras.applications`."""
+
+    name: str
+    args: dict[str, Any] = Field({}, description="its arguments; no weights are downloaded")
+
+
 class Model(Section):
-    """The model: exactly one of `layers` and `builder`."""
+    """The model: exactly one of `layers`, `builder`, `keras_file` and `application`."""
 
     layers: Annotated[list[LayerEntry], Field(min_length=1)] | None = Field(
-        None, description="Keras layers by class name, in order"
+        None,
+        description="Keras layers, or package.module:Class, in order; `inbound` names what a layer comes after",
     )
     builder: str | None = Field(
         None, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", description="package.module:function, found from the spec"
     )
     args: dict[str, Any] = Field({}, description="arguments for the builder")
+    keras_file: str | None = Field(
+        None, pattern=r"\.(keras|h5|hdf5|json)$", description="a .keras or .h5 file, or the JSON of Model.to_json"
+    )
+    allow_code: bool = Field(False, description="may keras_file hold code: Lambda layers, classes of your own?")
+    application: Application | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Model:
-        if (self.layers is None) == (self.builder is None):
-            raise ValueError("expected exactly one of layers and builder")
-        if self.layers is not None and self.args:
-            raise ValueError("args are for a builder; layers take their own arguments")
+        ways = ("layers", "builder", "keras_file", "application")
+        if sum(getattr(self, way) is not None for way in ways) != 1:
+            raise ValueError(f"expected exactly one of {', '.join(ways[:-1])} and {ways[-1]}")
+        if self.builder is None and self.args:
+            raise ValueError("args are for a builder; layers and applications take their own arguments")
+        if self.keras_file is None and self.allow_code:
+            raise ValueError("allow_code is for a keras_file")
         return self
 
 
@@ -150,17 +166,38 @@ class Tensor(Section):
         return self
 
 
+def _one_or_named(value: Any) -> str:
+    several = isinstance(value, dict) and value and "shape" not in value
+    return "named" if several and all(isinstance(entry, dict | BaseModel) for entry in value.values()) else "tensor"
+
+
+Tensors = Annotated[
+    Annotated[Tensor, Tag("tensor")] | Annotated[dict[str, Tensor], Tag("named")],
+    Discriminator(_one_or_named),
+]
+ArrayNames = Annotated[
+    Annotated[str, Tag("text")] | Annotated[dict[str, str], Field(min_length=1), Tag("mapping")],
+    Discriminator(
+        _shape_of,
+        custom_error_type="arrays",
+        custom_error_message="expected the name of an array, or a mapping of inputs to names",
+    ),
+]
+
+
 class Synthetic(Section):
-    inputs: Tensor
-    targets: Tensor
+    """Random samples. A model with several inputs or outputs gets a mapping of their names to tensors."""
+
+    inputs: Tensors
+    targets: Tensors
 
 
 class Npz(Section):
     """Arrays in a NumPy archive, one entry a sample."""
 
     path: str
-    inputs: str = "x"
-    targets: str = "y"
+    inputs: ArrayNames = "x"
+    targets: ArrayNames = "y"
 
 
 class Dataset(Section):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from oomtune.domain import Candidate, NpzData, SyntheticData, TensorSpec, WorkOrder
+from oomtune.domain import Candidate, NpzData, SyntheticData, Tensors, TensorSpec, WorkOrder
 from oomtune.errors import DataUnreadable
 
 _SEED = 20_240_229
@@ -46,7 +47,13 @@ def _synthetic(data: SyntheticData, candidate: Candidate, count: int) -> tuple[A
     return _random(data.inputs, candidate, count, generator), _random(data.targets, candidate, count, generator)
 
 
-def _random(tensor: TensorSpec, candidate: Candidate, count: int, generator: np.random.Generator) -> Any:
+def _random(tensors: Tensors, candidate: Candidate, count: int, generator: np.random.Generator) -> Any:
+    if isinstance(tensors, dict):
+        return {name: _random_one(tensor, candidate, count, generator) for name, tensor in tensors.items()}
+    return _random_one(tensors, candidate, count, generator)
+
+
+def _random_one(tensor: TensorSpec, candidate: Candidate, count: int, generator: np.random.Generator) -> Any:
     sample = tuple(candidate.sequence_length if size == "sequence_length" else size for size in tensor.shape)
     shape = (count, *(int(size or 0) for size in sample))
     dtype = np.dtype("float32") if tensor.dtype == "bfloat16" else np.dtype(tensor.dtype)
@@ -61,19 +68,38 @@ def _random(tensor: TensorSpec, candidate: Candidate, count: int, generator: np.
 
 def _from_npz(data: NpzData, folder: str, candidate: Candidate, count: int) -> tuple[Any, Any]:
     path = Path(folder) / data.path
-    inputs, targets = _array(path, data.inputs), _array(path, data.targets)
-    if len(inputs) != len(targets):
-        raise DataUnreadable(
-            f"{path}: {data.inputs!r} has {len(inputs)} samples and {data.targets!r} has {len(targets)}",
-            hint="both arrays need one entry a sample",
-        )
-    if len(inputs) == 0:
-        raise DataUnreadable(f"{path}: {data.inputs!r} holds no samples")
-    longest_first = _longest_first(inputs)
-    chosen = longest_first[:count]
-    return _fit_length(inputs[chosen], candidate.sequence_length), _fit_length(
-        targets[chosen], candidate.sequence_length if _is_per_token(inputs, targets) else None
-    )
+    inputs, targets = _arrays(path, data.inputs), _arrays(path, data.targets)
+    (first, samples), *others = {**_by_name(data.inputs, inputs), **_by_name(data.targets, targets)}.items()
+    for name, array in others:
+        if len(array) != len(samples):
+            raise DataUnreadable(
+                f"{path}: {first!r} has {len(samples)} samples and {name!r} has {len(array)}",
+                hint="all arrays need one entry a sample",
+            )
+    if len(samples) == 0:
+        raise DataUnreadable(f"{path}: {first!r} holds no samples")
+    chosen = _longest_first(samples)[:count]
+
+    def cut(array: Any) -> Any:
+        return _fit_length(array[chosen], candidate.sequence_length)
+
+    def cut_if_by_token(array: Any) -> Any:
+        return cut(array) if _is_per_token(samples, array) else array[chosen]
+
+    return _mapped(cut, inputs), _mapped(cut_if_by_token, targets)
+
+
+def _mapped(function: Callable[[Any], Any], arrays: Any) -> Any:
+    """Of one array, or of each of several."""
+    return {name: function(array) for name, array in arrays.items()} if isinstance(arrays, dict) else function(arrays)
+
+
+def _arrays(path: Path, names: str | dict[str, str]) -> Any:
+    return {key: _array(path, name) for key, name in names.items()} if isinstance(names, dict) else _array(path, names)
+
+
+def _by_name(names: str | dict[str, str], arrays: Any) -> dict[str, Any]:
+    return {names[key]: array for key, array in arrays.items()} if isinstance(names, dict) else {names: arrays}
 
 
 @cache

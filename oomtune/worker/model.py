@@ -2,93 +2,56 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import keras
 
-from oomtune.domain import Candidate, ClassConfig, ModelSpec, TrainingSpec, WorkOrder
+from oomtune.domain import Application, Candidate, ClassConfig, ModelSpec, TrainingSpec, WorkOrder
 from oomtune.errors import TrialCrashed
-
-_NAMES = ("sequence_length", "precision", "batch_size")
+from oomtune.worker import code, layers, saved
+from oomtune.worker.layers import first_words, with_length
 
 
 def build(order: WorkOrder, candidate: Candidate) -> keras.Model:
     """The model under the candidate's precision policy, compiled as the spec says."""
     keras.config.set_dtype_policy(candidate.precision)
-    if order.model.builder is not None:
-        model = _from_builder(order.model, order.folder, candidate)
-    else:
-        model = _from_layers(order.model.layers, candidate)
+    model = _made(order.model, order.folder, candidate)
     _compile(model, order, candidate)
     return model
 
 
-def _from_layers(layers: tuple[ClassConfig, ...], candidate: Candidate) -> keras.Model:
-    model = keras.Sequential()
-    for index, layer in enumerate(layers):
-        where = f"model.layers[{index}] ({layer.class_name})"
-        maker = keras.Input if layer.class_name in ("Input", "InputLayer") else getattr(keras.layers, layer.class_name)
-        try:
-            model.add(maker(**_with_length(layer.config, candidate)))
-        except (TypeError, ValueError) as error:
-            raise TrialCrashed(
-                f"{where}: {_first_words(error)}", hint="see that layer in the Keras API docs"
-            ) from error
-    return model
+def _made(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.Model:
+    if spec.builder is not None:
+        return _from_builder(spec, folder, candidate)
+    if spec.keras_file is not None:
+        return saved.build(spec, folder, candidate)
+    if spec.application is not None:
+        return _from_application(spec.application, candidate)
+    return layers.build(spec.layers, folder, candidate)
 
 
-def _with_length(value: Any, candidate: Candidate) -> Any:
-    """The same configuration with the word `sequence_length` replaced by the length under trial."""
-    if isinstance(value, dict):
-        return {key: _with_length(entry, candidate) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_with_length(entry, candidate) for entry in value]
-    return candidate.sequence_length if value == "sequence_length" else value
+def _from_application(application: Application, candidate: Candidate) -> keras.Model:
+    maker = getattr(keras.applications, application.name)
+    try:
+        # Unless it is told otherwise Keras would download weights; what they are changes no memory.
+        return maker(**{"weights": None} | with_length(application.args, candidate))
+    except (TypeError, ValueError) as error:
+        raise TrialCrashed(
+            f"model.application.args: {first_words(error)}", hint=f"see keras.applications.{application.name}"
+        ) from None
 
 
 def _from_builder(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.Model:
-    builder = _import_builder(spec.builder or "", folder)
-    offered = {name: getattr(candidate, name) for name in _NAMES}
-    accepted = inspect.signature(builder).parameters
-    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values())
-    arguments = {name: value for name, value in offered.items() if takes_all or name in accepted} | spec.args
-    unknown = sorted(set(arguments) - set(accepted))
-    if unknown and not takes_all:
-        raise TrialCrashed(
-            f"model.args: {spec.builder} takes no argument {unknown[0]!r}",
-            hint=f"it takes: {', '.join(accepted) or 'none'}",
-        )
-    model = builder(**arguments)
+    builder = code.load(spec.builder or "", folder, "model.builder")
+    model = builder(**code.arguments_for(builder, spec.args, candidate, spec.builder or ""))
     if not isinstance(model, keras.Model):
         raise TrialCrashed(
             f"model.builder: {spec.builder} returned {type(model).__name__}, not a keras.Model",
             hint="return the model from the builder",
         )
     return model
-
-
-def _import_builder(name: str, folder: str) -> Callable[..., Any]:
-    module_name, _, function_name = name.partition(":")
-    sys.path[:0] = [folder, str(Path.cwd())]
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        missing = error.name or module_name
-        if missing != module_name and not module_name.startswith(f"{missing}."):
-            raise  # the module was found; what it imports was not, and its traceback says where
-        raise TrialCrashed(
-            f"model.builder: no module named {missing!r}", hint=f"looked in {folder} and {Path.cwd()!s}"
-        ) from None
-    builder = getattr(module, function_name, None)
-    if not callable(builder):
-        raise TrialCrashed(f"model.builder: {module_name} has no function {function_name!r}")
-    return builder  # type: ignore[no-any-return]
 
 
 def _compile(model: keras.Model, order: WorkOrder, candidate: Candidate) -> None:
@@ -139,9 +102,4 @@ def _named(key: str, get: Callable[[Any], Any], wanted: str | ClassConfig) -> An
     try:
         return get(identifier)
     except (TypeError, ValueError) as error:
-        raise TrialCrashed(f"{key}: {_first_words(error)}", hint="use a name that Keras knows") from None
-
-
-def _first_words(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+        raise TrialCrashed(f"{key}: {first_words(error)}", hint="use a name that Keras knows") from None

@@ -1,0 +1,91 @@
+"""What can be wrong with a spec's `model` although its types are right, as far as can be seen without Keras."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from oomtune.spec.keras_names import application_names, layer_names
+from oomtune.spec.text import Path_
+
+_OWN_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+# Entries of a layer that are layers themselves: those of wrappers and of `RNN`.
+_INNER = ("layer", "backward_layer", "cell", "cells")
+
+Wrong = tuple[Path_, str]
+
+
+def wrong_in_model(model: Any, folder: Path) -> Iterator[Wrong]:
+    if not isinstance(model, dict):
+        return
+    layers = model.get("layers")
+    if isinstance(layers, list):
+        yield from _wrong_in_layers(layers)
+    file = model.get("keras_file")
+    if isinstance(file, str) and not is_file(folder / file):
+        yield ("model", "keras_file"), f"no such file: {folder / file}"
+    if isinstance(model.get("application"), dict):
+        yield from _wrong_in_application(model["application"], folder)
+
+
+def is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+def _wrong_in_application(application: dict[str, Any], folder: Path) -> Iterator[Wrong]:
+    name, known = application.get("name"), application_names()
+    if isinstance(name, str) and known and name not in known:
+        yield ("model", "application", "name"), f"keras.applications has no {name!r}{_nearest(name, known)}"
+    args = application.get("args")
+    weights = args.get("weights") if isinstance(args, dict) else None
+    if isinstance(weights, str) and not is_file(folder / weights):
+        message = f"nothing is downloaded, and no such file: {folder / weights}; weights change no memory: use null"
+        yield ("model", "application", "args", "weights"), message
+
+
+def _wrong_in_layers(layers: list[Any]) -> Iterator[Wrong]:
+    """Names that Keras does not have, and branches that come after nothing."""
+    earlier: set[str] = set()
+    for index, entry in enumerate(layers):
+        path: Path_ = ("model", "layers", index)
+        yield from _wrong_names(entry, path)
+        config = next(iter(entry.values()), None) if isinstance(entry, dict) else None
+        config = config if isinstance(config, dict) else {}
+        inbound = config.get("inbound", [])
+        for name in [inbound] if isinstance(inbound, str) else inbound if isinstance(inbound, list) else [None]:
+            if not isinstance(name, str):
+                yield path, "expected inbound to be the name of an earlier layer, or a list of names"
+            elif name not in earlier:
+                yield path, f"inbound: no earlier layer is called {name!r}{_nearest(name, earlier)}"
+        name = config.get("name")
+        if isinstance(name, str):
+            if name in earlier:
+                yield path, f"two layers are called {name!r}"
+            earlier.add(name)
+
+
+def _wrong_names(entry: Any, path: Path_) -> Iterator[Wrong]:
+    known = layer_names()
+    names = [entry] if isinstance(entry, str) else list(entry) if isinstance(entry, dict) else []
+    for name in names:
+        if known and isinstance(name, str) and name not in known and not _OWN_CLASS.fullmatch(name):
+            yield path, f"Keras has no layer {name!r}{_nearest(name, known)}"
+        config = entry.get(name) if isinstance(entry, dict) else None
+        for key in _INNER:
+            inner = config.get(key) if isinstance(config, dict) else None
+            for one in inner if isinstance(inner, list) else [inner]:
+                if one is not None and not isinstance(one, str) and not (isinstance(one, dict) and len(one) == 1):
+                    yield path, f"expected {key} to be a layer such as 'LSTM: {{units: 2}}'"
+                else:
+                    yield from _wrong_names(one, path)
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

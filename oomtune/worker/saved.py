@@ -1,0 +1,175 @@
+"""A model from a file that Keras saved, rebuilt for a candidate: its weights are not read, nor is code run from it."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from oomtune.domain import Candidate, ModelSpec
+from oomtune.errors import TrialCrashed
+from oomtune.worker import code
+from oomtune.worker.layers import first_words
+
+_KEY = "model.keras_file"
+_POLICIES = ("DTypePolicy", "Policy")
+
+
+def build(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.Model:
+    path = Path(folder) / (spec.keras_file or "")
+    config = _read(path, allow_code=spec.allow_code)
+    if not spec.allow_code:
+        _refuse_code(config, path)
+    _set_precision(config, candidate.precision)
+    was_fixed = candidate.sequence_length is not None and _set_length(config, candidate.sequence_length)
+    try:
+        model = keras.saving.deserialize_keras_object(
+            config,
+            custom_objects=_custom_objects(config, folder) if spec.allow_code else None,
+            safe_mode=not spec.allow_code,
+        )
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        if was_fixed:
+            raise TrialCrashed(
+                f"{_KEY}: {path.name} was saved with {was_fixed} steps a sample and can't be rebuilt with "
+                f"{candidate.sequence_length}: {_reason(error)}",
+                hint=f"save it with an input length of None, or set search.sequence_length: {was_fixed}",
+            ) from None
+        raise TrialCrashed(
+            f"{_KEY}: {path.name} can't be rebuilt: {_reason(error)}", hint="use a builder that makes the model"
+        ) from None
+    if not isinstance(model, keras.Model):
+        raise TrialCrashed(f"{_KEY}: {path.name} holds a {type(model).__name__}, not a model")
+    return model
+
+
+def _reason(error: Exception) -> str:
+    """Keras tells of the object first, at length, and of the reason last."""
+    text = str(error).rpartition("Exception encountered:")[2].strip()
+    return first_words(ValueError(text)) if text else first_words(error)
+
+
+def _read(path: Path, *, allow_code: bool) -> dict[str, Any]:
+    """The configuration in a `.keras` archive, a `.h5` file or the JSON text of `Model.to_json`."""
+    try:
+        if path.suffix == ".keras":
+            with zipfile.ZipFile(path) as archive:
+                found = json.loads(archive.read("config.json"))
+        elif path.suffix == ".json":
+            found = json.loads(path.read_bytes())
+        else:
+            model = keras.models.load_model(path, compile=False, safe_mode=not allow_code)
+            found = keras.saving.serialize_keras_object(model)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise TrialCrashed(
+            f"{_KEY}: {path} can't be read: {first_words(error)}", hint="save it with model.save('model.keras')"
+        ) from None
+    if not isinstance(found, dict) or not {"class_name", "config"} <= found.keys():
+        raise TrialCrashed(f"{_KEY}: {path} holds no model", hint="save it with model.save('model.keras')")
+    return found
+
+
+def _objects(config: Any) -> Iterator[dict[str, Any]]:
+    """Every serialised object in a configuration, the outermost first."""
+    if isinstance(config, dict):
+        if "class_name" in config:
+            yield config
+        for entry in config.values():
+            yield from _objects(entry)
+    elif isinstance(config, list):
+        for entry in config:
+            yield from _objects(entry)
+
+
+def _custom_module(thing: dict[str, Any]) -> str | None:
+    """The module of a class that is not part of Keras."""
+    module = thing.get("module")
+    if not isinstance(module, str) or module == "builtins" or module.partition(".")[0] == "keras":
+        return None
+    return module
+
+
+def _refuse_code(config: dict[str, Any], path: Path) -> None:
+    for thing in _objects(config):
+        name = thing["class_name"]
+        if name in ("Lambda", "__lambda__"):
+            what = "a Lambda layer, whose code is not run"
+        elif _custom_module(thing) or (thing.get("registered_name") or name) != name:
+            what = f"the class {name!r}, which is not part of Keras"
+        else:
+            continue
+        raise TrialCrashed(
+            f"{_KEY}: {path.name} holds {what}",
+            hint="set model.allow_code: true if you trust the file, or use a builder",
+        )
+
+
+def _custom_objects(config: dict[str, Any], folder: str) -> dict[str, Any]:
+    """The classes that the file names in modules of the user's own."""
+    found = {}
+    for thing in _objects(config):
+        module = _custom_module(thing)
+        if module is not None:
+            made = getattr(code.load_module(module, folder, _KEY), thing["class_name"], None)
+            if made is not None:
+                found[thing.get("registered_name") or thing["class_name"]] = made
+                found[thing["class_name"]] = made
+    return found
+
+
+def _set_precision(config: dict[str, Any], precision: str) -> None:
+    """Give every layer under the file's main policy another; one that was kept apart, as outputs are, stays so."""
+    layers = [thing["config"] for thing in _layers(config) if _policy(thing["config"].get("dtype")) is not None]
+    if not layers:
+        return
+    (main, _), *_ = Counter(_policy(layer["dtype"]) for layer in layers).most_common(1)
+    for layer in layers:
+        if _policy(layer["dtype"]) == main:
+            layer["dtype"] = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": precision}}
+            layer["dtype"]["registered_name"] = None
+
+
+def _policy(dtype: Any) -> str | None:
+    """The name of a floating policy; None when this is something else."""
+    if isinstance(dtype, dict):
+        dtype = dtype.get("config", {}).get("name") if dtype.get("class_name") in _POLICIES else None
+    return dtype if isinstance(dtype, str) and "float" in dtype else None
+
+
+def _layers(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The layers of a model and of the models in it; how it was compiled is left alone."""
+    without_compile = {key: entry for key, entry in config.items() if key != "compile_config"}
+    for thing in _objects(without_compile):
+        # What Keras writes for tensors and arrays has names such as `__keras_tensor__`.
+        is_layer = thing["class_name"] not in ("InputLayer", *_POLICIES) and not thing["class_name"].startswith("__")
+        if is_layer and isinstance(thing.get("config"), dict):
+            yield thing
+
+
+def _set_length(config: dict[str, Any], length: int) -> int | None:
+    """Give inputs of a fixed length another one, and return what it was; None when the length was left open."""
+    shapes = [shape for shape in _input_shapes(config) if len(shape) > 1]
+    fixed = next((shape[1] for shape in shapes if shape[1] is not None), None)
+    if fixed is None or fixed == length:
+        return None
+    for shape in shapes:
+        if shape[1] == fixed:
+            shape[1] = length
+    for thing in list(_objects(config)):
+        thing.pop("build_config", None)  # the shapes that layers were built for
+        if isinstance(thing.get("config"), dict):
+            thing["config"].pop("build_input_shape", None)
+    return int(fixed)
+
+
+def _input_shapes(config: dict[str, Any]) -> Iterator[list[Any]]:
+    for thing in _objects(config):
+        inner = thing.get("config")
+        for key in ("batch_shape", "batch_input_shape"):
+            if isinstance(inner, dict) and isinstance(inner.get(key), list):
+                yield inner[key]

@@ -1,0 +1,87 @@
+"""Models from the spec itself: graphs of layers, wrappers, classes of one's own, applications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Cli
+
+TWO_INPUTS: list[Any] = [
+    {"Input": {"name": "words", "shape": ["sequence_length"], "dtype": "int32"}},
+    {"Embedding": {"input_dim": 50, "output_dim": 8}},
+    {"Bidirectional": {"layer": {"LSTM": {"units": 4}}, "name": "read"}},
+    {"Input": {"name": "about", "shape": [6]}},
+    {"own:Gate": {"scale": 2.0, "name": "gated"}},
+    {"Concatenate": {"inbound": ["read", "gated"], "name": "both"}},
+    {"Dense": {"units": 1, "name": "score"}},
+    {"Dense": {"units": 3, "name": "kind", "inbound": "both"}},
+]
+OWN = """\
+import keras
+
+class Gate(keras.layers.Layer):
+    def __init__(self, scale, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = scale
+    def call(self, x):
+        return x * self.scale
+"""
+
+
+def test_a_graph_of_layers_with_two_inputs_and_two_outputs_probes(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    (cli.folder / "own.py").write_text(OWN)
+    spec = spec_file(
+        model={"layers": TWO_INPUTS},
+        dataset__synthetic={
+            "inputs": {
+                "words": {"shape": ["sequence_length"], "dtype": "int32", "max": 50},
+                "about": {"shape": [6]},
+            },
+            "targets": {"score": {"shape": [1]}, "kind": {"shape": [3]}},
+        },
+        search={"batch_size": [8, 16], "sequence_length": [12]},
+    )
+    ran = cli("probe", spec, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.document["best"]["batch_size"] == 16
+
+
+def test_an_application_probes_without_a_download(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    args = {"include_top": False, "pooling": "avg", "input_shape": [32, 32, 3]}
+    spec = spec_file(
+        model={"application": {"name": "VGG16", "args": args}},
+        dataset__synthetic={"inputs": {"shape": [32, 32, 3]}, "targets": {"shape": [512]}},
+        search={"batch_size": [4, 8]},
+        device__memory_limit="512MiB",
+    )
+    ran = cli("probe", spec, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.document["best"]["batch_size"] == 8
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ({"application": {"name": "ResNet5"}}, "keras.applications has no 'ResNet5'; did you mean 'ResNet50'?"),
+        ({"application": {"name": "VGG16", "args": {"weights": "imagenet"}}}, "nothing is downloaded"),
+        ({"keras_file": "missing.keras"}, "no such file"),
+        ({"keras_file": "model.pkl"}, "keras_file"),
+        ({"layers": [{"Dense": {"units": 1, "inbound": "nothing"}}]}, "no earlier layer is called 'nothing'"),
+        ({"layers": [{"Input": {"name": "a"}}, {"Dense": {"units": 1, "name": "a"}}]}, "two layers are called 'a'"),
+        ({"layers": [{"Bidirectional": {"layer": {"LTSM": {}}}}]}, "no layer 'LTSM'; did you mean 'LSTM'?"),
+        ({"layers": [{"Bidirectional": {"layer": 3}}]}, "expected layer to be a layer"),
+        ({"layers": ["Dense"], "allow_code": True}, "allow_code is for a keras_file"),
+        ({}, "expected exactly one of layers, builder, keras_file and application"),
+    ],
+)
+def test_what_is_wrong_with_a_model_is_said_before_anything_runs(
+    cli: Cli, spec_file: Callable[..., Path], model: dict[str, Any], said: str
+) -> None:
+    ran = cli("probe", spec_file(model=model), "--json")
+    assert ran.code == 2
+    assert said in ran.err + ran.out
+    assert not cli.ledgers()

@@ -1,0 +1,147 @@
+"""A model from a file that Keras saved: rebuilt for each precision and length, and no code run from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+
+from oomtune.domain import Candidate, ModelSpec
+from oomtune.errors import TrialCrashed
+from oomtune.worker import saved
+from tests.conftest import Cli
+
+# Keras' own, when it writes and reads its files.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file"),
+]
+
+OWN_LAYER = """\
+import keras
+
+class Gate(keras.layers.Layer):
+    def call(self, x):
+        return x * keras.ops.sigmoid(x)
+"""
+
+
+def text_model(length: int | None) -> keras.Model:
+    model = keras.Sequential(
+        [
+            keras.Input((length,), dtype="int32"),
+            keras.layers.Embedding(50, 8),
+            keras.layers.LSTM(8),
+            keras.layers.Dense(1),
+            keras.layers.Activation("sigmoid", dtype="float32"),
+        ]
+    )
+    model.compile("sgd", "mse")
+    return model
+
+
+def build(path: Path, *, allow_code: bool = False, **candidate: Any) -> keras.Model:
+    spec = ModelSpec(keras_file=path.name, allow_code=allow_code)
+    return saved.build(spec, str(path.parent), Candidate(batch_size=4, **candidate))
+
+
+def save(model: keras.Model, path: Path) -> Path:
+    if path.suffix == ".json":
+        path.write_text(model.to_json())
+    else:
+        model.save(path)
+    return path
+
+
+@pytest.mark.parametrize("file", ["model.keras", "model.h5", "model.json"])
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+def test_each_precision_takes_effect_and_what_was_kept_apart_stays(tmp_path: Path, file: str, precision: str) -> None:
+    model = build(save(text_model(None), tmp_path / file), precision=precision, sequence_length=16)
+    policies = [layer.dtype_policy.name for layer in model.layers]
+    assert policies[:3] == [precision] * 3
+    assert model.count_params() == text_model(None).count_params()
+
+
+def test_a_model_saved_in_mixed_precision_keeps_its_float32_output(tmp_path: Path) -> None:
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        path = save(text_model(None), tmp_path / "model.keras")
+    finally:
+        keras.config.set_dtype_policy("float32")
+    model = build(path, precision="mixed_bfloat16", sequence_length=16)
+    assert [layer.dtype_policy.name for layer in model.layers] == ["mixed_bfloat16"] * 3 + ["float32"]
+
+
+@pytest.mark.parametrize("length", [None, 32])
+def test_the_input_takes_the_length_under_trial(tmp_path: Path, length: int | None) -> None:
+    model = build(save(text_model(length), tmp_path / "model.keras"), sequence_length=16)
+    assert model.input_shape == (None, None if length is None else 16)
+    assert model(keras.ops.zeros((2, 16), "int32")).shape == (2, 1)
+
+
+def test_a_branched_model_is_rebuilt_too(tmp_path: Path) -> None:
+    left, right = keras.Input((12,), name="left"), keras.Input((12,), name="right")
+    joined = keras.layers.Concatenate()([keras.layers.Dense(4)(left), keras.layers.Dense(4)(right)])
+    path = save(keras.Model([left, right], keras.layers.Dense(1)(joined)), tmp_path / "model.keras")
+    model = build(path, precision="mixed_bfloat16", sequence_length=6)
+    assert [tuple(entry.shape) for entry in model.inputs] == [(None, 6), (None, 6)]
+    assert model.layers[-1].compute_dtype == "bfloat16"
+
+
+def test_a_length_that_the_layers_do_not_allow_is_said_with_what_to_do(tmp_path: Path) -> None:
+    fixed = keras.Sequential([keras.Input((12,)), keras.layers.Reshape((3, 4)), keras.layers.LSTM(2)])
+    path = save(fixed, tmp_path / "model.keras")
+    with pytest.raises(TrialCrashed, match="saved with 12 steps a sample and can't be rebuilt with 10") as refused:
+        build(path, sequence_length=10)
+    assert "search.sequence_length: 12" in refused.value.hint
+
+
+@pytest.mark.parametrize("file", ["model.keras", "model.json"])
+def test_code_in_the_file_is_refused_until_it_is_allowed(tmp_path: Path, file: str) -> None:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x * 2)])
+    path = save(model, tmp_path / file)
+    with pytest.raises(TrialCrashed, match="holds a Lambda layer, whose code is not run"):
+        build(path)
+    assert len(build(path, allow_code=True).layers) == 1
+
+
+def test_a_class_of_ones_own_is_imported_only_when_that_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_layers_here.py").write_text(OWN_LAYER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import own_layers_here  # type: ignore[import-not-found]
+
+    path = save(keras.Sequential([keras.Input((4,)), own_layers_here.Gate()]), tmp_path / "model.keras")
+    with pytest.raises(TrialCrashed, match="the class 'Gate', which is not part of Keras"):
+        build(path)
+    assert type(build(path, allow_code=True).layers[0]).__name__ == "Gate"
+
+
+@pytest.mark.parametrize(
+    ("file", "contents"),
+    [("model.keras", b"not a zip"), ("model.json", b"[1, 2]"), ("model.json", b"{"), ("model.h5", b"nothing")],
+)
+def test_a_file_that_holds_no_model_is_said_so(tmp_path: Path, file: str, contents: bytes) -> None:
+    path = tmp_path / file
+    path.write_bytes(contents)
+    with pytest.raises(TrialCrashed, match=r"can't be read|holds no model"):
+        build(path)
+
+
+def test_a_probe_takes_a_saved_model_as_it_was_compiled(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    save(text_model(32), cli.folder / "text.keras")
+    spec = spec_file(
+        model={"keras_file": "text.keras"},
+        dataset__synthetic__inputs={"shape": ["sequence_length"], "dtype": "int32", "max": 50},
+        training=None,
+        search={"batch_size": [8, 16], "sequence_length": [16, 32], "precision": ["float32", "mixed_bfloat16"]},
+    )
+    ran = cli("probe", spec, "--json")
+    assert ran.code == 0, ran.err
+    assert (ran.document["best"]["batch_size"], ran.document["best"]["sequence_length"]) == (16, 32)
+    assert json.loads(ran.out)["best"]["precision"] == "float32"
