@@ -24,7 +24,7 @@ from oomtune.ledger import Ledger, ledger_folder
 from oomtune.observer import Observer, SilentObserver
 from oomtune.report.advice import what_to_try
 from oomtune.session import Limits, run_session
-from oomtune.spec import LoadedSpec, load_spec
+from oomtune.spec import LoadedSpec, load_spec, named_modules
 from oomtune.trials.host import WorkerHost
 from oomtune.trials.process import ForkRunner
 from oomtune.tuned import check_output, tuned_values, write_tuned
@@ -251,10 +251,10 @@ def _file_digests(loaded: LoadedSpec) -> dict[str, str]:
         if name is not None:
             state = (folder / name).stat()
             found[name] = f"{state.st_size}-{state.st_mtime_ns}"
-    if loaded.spec.model.builder is not None:
-        module = folder.joinpath(*loaded.spec.model.builder.partition(":")[0].split(".")).with_suffix(".py")
+    for name in named_modules(loaded.values.get("model")):
+        module = folder.joinpath(*name.split(".")).with_suffix(".py")
         if module.is_file():
-            found[module.name] = hashlib.sha256(module.read_bytes()).hexdigest()
+            found[name] = hashlib.sha256(module.read_bytes()).hexdigest()
     return found
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a spec's `model` although its types are right, as far as can be seen without Keras."""
+"""What a spec's `model` names, and what can be wrong with it although its types are right; all without Keras."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from oomtune.spec.keras_names import application_names, layer_names
 from oomtune.spec.text import Path_
 
-_OWN_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_IN_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 # Entries of a layer that are layers themselves: those of wrappers and of `RNN`.
 _INNER = ("layer", "backward_layer", "cell", "cells")
 
@@ -29,6 +29,19 @@ def wrong_in_model(model: Any, folder: Path) -> Iterator[Wrong]:
         yield ("model", "keras_file"), f"no such file: {folder / file}"
     if isinstance(model.get("application"), dict):
         yield from _wrong_in_application(model["application"], folder)
+
+
+def named_modules(model: Any) -> Iterator[str]:
+    """The modules of every `package.module:name` in a model: of its builder, and of layers of the user's own."""
+    if isinstance(model, str) and _IN_A_MODULE.fullmatch(model):
+        yield model.partition(":")[0]
+    elif isinstance(model, dict):
+        for key, entry in model.items():
+            yield from named_modules(key)
+            yield from named_modules(entry)
+    elif isinstance(model, list):
+        for entry in model:
+            yield from named_modules(entry)
 
 
 def is_file(path: Path) -> bool:
@@ -74,7 +87,7 @@ def _wrong_names(entry: Any, path: Path_) -> Iterator[Wrong]:
     known = layer_names()
     names = [entry] if isinstance(entry, str) else list(entry) if isinstance(entry, dict) else []
     for name in names:
-        if known and isinstance(name, str) and name not in known and not _OWN_CLASS.fullmatch(name):
+        if known and isinstance(name, str) and name not in known and not _IN_A_MODULE.fullmatch(name):
             yield path, f"Keras has no layer {name!r}{_nearest(name, known)}"
         config = entry.get(name) if isinstance(entry, dict) else None
         for key in _INNER:

@@ -49,6 +49,9 @@ def test_a_graph_of_layers_with_two_inputs_and_two_outputs_probes(cli: Cli, spec
     assert ran.code == 0, ran.err
     assert ran.document["best"]["batch_size"] == 16
 
+    (cli.folder / "own.py").write_text(OWN.replace("x * self.scale", "x / self.scale"))
+    assert cli("probe", spec, "--json", "--max-trials", "1").code == 7, "with another layer nothing is known yet"
+
 
 def test_an_application_probes_without_a_download(cli: Cli, spec_file: Callable[..., Path]) -> None:
     args = {"include_top": False, "pooling": "avg", "input_shape": [32, 32, 3]}
