@@ -176,5 +176,5 @@ ZOO = {
     ),
 }
 
-# Recorded when the search was finished; none of its constants was chosen on these.
+# First replayed when the search was finished; none of its constants was chosen on these.
 HELD_OUT = ("two_ways", "dense_net", "mixer")

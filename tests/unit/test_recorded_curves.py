@@ -2,7 +2,7 @@
 
 Over all recordings, twenty budgets each, with the noise that was recorded: between fresh processes, and between those
 and climbs. Some of the search's constants were chosen on these same curves, but for those of `HELD_OUT`, which were
-recorded when the search was finished: they say how it does on models that it does not know.
+first replayed when the search was finished: they say how it does on models that it does not know.
 """
 
 from __future__ import annotations
