@@ -8,6 +8,7 @@ keeps it.
 from oomtune.domain.result import Fit, FrontierPoint, ProbeResult, Verdict
 from oomtune.domain.search import Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Stage, is_half
 from oomtune.domain.spec import (
+    LAYERS_INSIDE,
     Application,
     ClassConfig,
     DatasetSpec,
@@ -25,6 +26,7 @@ from oomtune.domain.spec import (
 from oomtune.domain.trial import Outcome, Point, RaisedError, Reply, Trial, TrialError, TrialRecord, WorkOrder
 
 __all__ = [
+    "LAYERS_INSIDE",
     "Application",
     "Budget",
     "Candidate",

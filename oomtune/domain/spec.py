@@ -17,6 +17,10 @@ class ClassConfig:
     config: dict[str, Any] = field(default_factory=dict)
 
 
+LAYERS_INSIDE = ("layer", "backward_layer", "cell", "cells")
+"""Entries of a layer that are layers themselves: those of wrappers and of `RNN`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
     """A model of `keras.applications`."""

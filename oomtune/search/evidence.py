@@ -77,9 +77,13 @@ class LaneView:
         end = len(self.axis) if bound is None else bisect_left(self.axis, bound)
         return self.axis[end - 1] if end > 0 else None
 
+    def closes(self, batch: int, resolution: float) -> bool:
+        """Would this batch, if it fits, leave none to try that is larger by more than `resolution`?"""
+        return self.top is None or self.top - batch <= resolution * self.top
+
     def closed(self, resolution: float) -> bool:
         """Did something run that did not fit, no further than `resolution` above what did?"""
-        return self.top is None or (self.low is not None and self.top - self.low <= resolution * self.top)
+        return self.top is None or (self.low is not None and self.closes(self.low, resolution))
 
     def known(self, resolution: float) -> bool:
         """Is the edge known to `resolution`, and not by a climb alone? By a batch that did not fit, or by one that

@@ -167,8 +167,8 @@ def _may_answer(contender: _Contender, trial: Trial, space: SearchSpace, history
     """In the last lane in question a trial may give the answer: is it run as long as an answer must be?"""
     if trial.purpose is Purpose.CALIBRATE or space.objective is Objective.THROUGHPUT:
         return False
-    batch, top = trial.candidate.batch_size, contender.view.top or 0
-    return top - batch <= space.resolution * top or full_length_pays(space, history, batch)
+    batch = trial.candidate.batch_size
+    return contender.view.closes(batch, space.resolution) or full_length_pays(space, history, batch)
 
 
 def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget) -> Trial:

@@ -8,12 +8,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from oomtune.domain import LAYERS_INSIDE
 from oomtune.spec.keras_names import application_names, layer_names
 from oomtune.spec.text import Path_
 
 _IN_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-# Entries of a layer that are layers themselves: those of wrappers and of `RNN`.
-_INNER = ("layer", "backward_layer", "cell", "cells")
 
 Wrong = tuple[Path_, str]
 
@@ -90,7 +89,7 @@ def _wrong_names(entry: Any, path: Path_) -> Iterator[Wrong]:
         if known and isinstance(name, str) and name not in known and not _IN_A_MODULE.fullmatch(name):
             yield path, f"Keras has no layer {name!r}{_nearest(name, known)}"
         config = entry.get(name) if isinstance(entry, dict) else None
-        for key in _INNER:
+        for key in LAYERS_INSIDE:
             inner = config.get(key) if isinstance(config, dict) else None
             for one in inner if isinstance(inner, list) else [inner]:
                 if one is not None and not isinstance(one, str) and not (isinstance(one, dict) and len(one) == 1):

@@ -8,13 +8,11 @@ from typing import Any
 
 import keras
 
-from oomtune.domain import Candidate, ClassConfig
+from oomtune.domain import LAYERS_INSIDE, Candidate, ClassConfig
 from oomtune.errors import TrialCrashed
 from oomtune.worker import code
 
 _INPUTS = ("Input", "InputLayer")
-# Entries of a layer that are layers themselves.
-_INNER = ("layer", "backward_layer", "cell", "cells")
 # These take all that they come after as one list; other layers take it as arguments in order.
 _MERGING = ("Add", "Average", "Concatenate", "Dot", "Maximum", "Minimum", "Multiply", "Subtract")
 
@@ -82,7 +80,7 @@ class _Maker:
         return maker(**arguments)
 
     def _inner(self, key: str, value: Any) -> Any:
-        if key not in _INNER:
+        if key not in LAYERS_INSIDE:
             return with_length(value, self.candidate)
         if isinstance(value, list):
             return [self._inner(key, entry) for entry in value]
