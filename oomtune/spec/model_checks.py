@@ -64,6 +64,9 @@ def _wrong_in_application(application: dict[str, Any], folder: Path) -> Iterator
 def _wrong_in_layers(layers: list[Any]) -> Iterator[Wrong]:
     """Names that Keras does not have, and branches that come after nothing."""
     earlier: set[str] = set()
+    inputs = [entry for entry in layers if isinstance(entry, dict) and {"Input", "InputLayer"} & entry.keys()]
+    if len(inputs) > 1 and layers[0] not in inputs:
+        yield ("model", "layers", 0), "expected an Input: with several inputs the first layer has to be one"
     for index, entry in enumerate(layers):
         path: Path_ = ("model", "layers", index)
         yield from _wrong_names(entry, path)

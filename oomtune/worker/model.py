@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -28,15 +29,17 @@ def _made(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.Model:
     if spec.keras_file is not None:
         return saved.build(spec, folder, candidate)
     if spec.application is not None:
-        return _from_application(spec.application, candidate)
+        return _from_application(spec.application, folder, candidate)
     return layers.build(spec.layers, folder, candidate)
 
 
-def _from_application(application: Application, candidate: Candidate) -> keras.Model:
+def _from_application(application: Application, folder: str, candidate: Candidate) -> keras.Model:
     maker = getattr(keras.applications, application.name)
+    arguments = with_length(application.args, candidate)
+    # Unless it is told otherwise Keras would download weights; what they are changes no memory.
+    weights = arguments.get("weights")
     try:
-        # Unless it is told otherwise Keras would download weights; what they are changes no memory.
-        return maker(**{"weights": None} | with_length(application.args, candidate))
+        return maker(**arguments | {"weights": None if weights is None else str(Path(folder) / weights)})
     except (TypeError, ValueError) as error:
         raise TrialCrashed(
             f"model.application.args: {first_words(error)}", hint=f"see keras.applications.{application.name}"
