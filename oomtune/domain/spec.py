@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from oomtune.domain.data import DatasetSpec
 from oomtune.domain.search import SearchSpace
 
 
@@ -39,42 +40,6 @@ class ModelSpec:
     keras_file: str | None = None
     allow_code: bool = False
     application: Application | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorSpec:
-    """One tensor of a sample; the word `sequence_length` in the shape stands for the value under trial."""
-
-    shape: tuple[int | Literal["sequence_length"], ...]
-    dtype: str
-    max: float | None = None
-
-
-Tensors = TensorSpec | dict[str, TensorSpec]
-"""One tensor, or several by the names of the model's inputs or outputs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyntheticData:
-    inputs: Tensors
-    targets: Tensors
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NpzData:
-    """The names of the arrays: one, or several by the names of the model's inputs or outputs."""
-
-    path: str
-    inputs: str | dict[str, str]
-    targets: str | dict[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetSpec:
-    """Exactly one of its entries is set."""
-
-    synthetic: SyntheticData | None = None
-    npz: NpzData | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

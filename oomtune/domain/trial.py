@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oomtune.domain.data import DatasetSpec
 from oomtune.domain.search import Budget, Candidate, Kind, Purpose, Stage
-from oomtune.domain.spec import DatasetSpec, Device, ModelSpec, TrainingSpec, TrialSettings
+from oomtune.domain.spec import Device, ModelSpec, TrainingSpec, TrialSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

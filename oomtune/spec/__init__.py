@@ -1,7 +1,7 @@
 """The border: YAML text in, `ProbeSpec` out. Past here there are no dictionaries with optional keys."""
 
 from oomtune.spec.loader import LoadedSpec, load_spec
-from oomtune.spec.model_checks import named_modules
+from oomtune.spec.model import named_modules
 from oomtune.spec.schema import json_schema
 
 __all__ = ["LoadedSpec", "json_schema", "load_spec", "named_modules"]

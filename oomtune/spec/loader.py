@@ -15,8 +15,10 @@ from pydantic import ValidationError
 from oomtune import domain
 from oomtune.errors import Problem, SpecProblem, UsageProblem
 from oomtune.spec import schema
-from oomtune.spec.model_checks import is_file, wrong_in_model
+from oomtune.spec.dataset import dataset_spec, wrong_in_dataset
+from oomtune.spec.model import model_spec, wrong_in_model
 from oomtune.spec.problems import problems_of
+from oomtune.spec.sections import KerasObject, Range
 from oomtune.spec.text import Document, Path_, parse_value, read_document
 
 _LENGTH = "sequence_length"
@@ -117,9 +119,8 @@ def _beyond_types(document: Document, folder: Path) -> Iterator[Problem]:
     """What can be wrong with values of the right type; also looked for when other entries have the wrong one."""
     for path, message in wrong_in_model(document.values.get("model"), folder):
         yield _problem(document, path, message)
-    npz = _at(document.values, "dataset", "npz", "path")
-    if isinstance(npz, str) and not is_file(folder / npz):
-        yield _problem(document, ("dataset", "npz", "path"), f"no such file: {folder / npz}")
+    for path, message in wrong_in_dataset(document.values.get("dataset"), folder):
+        yield _problem(document, path, message)
     if _at(document.values, "search", _LENGTH) is None:
         for section in ("model", "dataset"):
             for path in _mentions(document.values.get(section), (section,)):
@@ -154,8 +155,8 @@ def _between_sections(spec: schema.Spec, document: Document) -> Iterator[Problem
         yield _problem(document, ("search", "objective"), "needs search.sequence_length, which is not set")
 
 
-def _axis(axis: int | list[int] | schema.Range) -> range | tuple[int, ...]:
-    if isinstance(axis, schema.Range):
+def _axis(axis: int | list[int] | Range) -> range | tuple[int, ...]:
+    if isinstance(axis, Range):
         return axis.values()
     return tuple(sorted(set(axis))) if isinstance(axis, list) else (axis,)
 
@@ -164,8 +165,8 @@ def _to_domain(spec: schema.Spec, path: Path, folder: Path, every_lane: bool) ->
     return domain.ProbeSpec(
         name=spec.name or path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".tuned"),
         folder=str(folder),
-        model=_model(spec.model),
-        dataset=_dataset(spec.dataset),
+        model=model_spec(spec.model),
+        dataset=dataset_spec(spec.dataset),
         training=_training(spec.training),
         space=_space(spec, every_lane),
         device=domain.DeviceRequest(
@@ -184,45 +185,6 @@ def _to_domain(spec: schema.Spec, path: Path, folder: Path, every_lane: bool) ->
     )
 
 
-def _model(model: schema.Model) -> domain.ModelSpec:
-    layers = []
-    for entry in model.layers or []:
-        name, config = (entry, None) if isinstance(entry, str) else next(iter(entry.items()))
-        layers.append(domain.ClassConfig(class_name=name, config=config or {}))
-    application = None
-    if model.application is not None:
-        application = domain.Application(name=model.application.name, args=model.application.args)
-    return domain.ModelSpec(
-        layers=tuple(layers),
-        builder=model.builder,
-        args=model.args,
-        keras_file=model.keras_file,
-        allow_code=model.allow_code,
-        application=application,
-    )
-
-
-def _dataset(dataset: schema.Dataset) -> domain.DatasetSpec:
-    if dataset.npz is not None:
-        return domain.DatasetSpec(npz=domain.NpzData(**dataset.npz.model_dump()))
-    assert dataset.synthetic is not None, "the schema lets exactly one through"
-    return domain.DatasetSpec(
-        synthetic=domain.SyntheticData(
-            inputs=_tensors(dataset.synthetic.inputs), targets=_tensors(dataset.synthetic.targets)
-        )
-    )
-
-
-def _tensors(tensors: schema.Tensor | dict[str, schema.Tensor]) -> domain.Tensors:
-    if isinstance(tensors, dict):
-        return {name: _tensor(tensor) for name, tensor in tensors.items()}
-    return _tensor(tensors)
-
-
-def _tensor(tensor: schema.Tensor) -> domain.TensorSpec:
-    return domain.TensorSpec(shape=tuple(tensor.shape), dtype=tensor.dtype, max=tensor.max)
-
-
 def _training(training: schema.Training) -> domain.TrainingSpec:
     validation = training.validation_batch_size
     return domain.TrainingSpec(
@@ -236,7 +198,7 @@ def _training(training: schema.Training) -> domain.TrainingSpec:
     )
 
 
-def _named(entry: str | schema.KerasObject) -> str | domain.ClassConfig:
+def _named(entry: str | KerasObject) -> str | domain.ClassConfig:
     return entry if isinstance(entry, str) else domain.ClassConfig(class_name=entry.class_name, config=entry.config)
 
 

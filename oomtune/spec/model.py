@@ -1,4 +1,4 @@
-"""What a spec's `model` names, and what can be wrong with it although its types are right; all without Keras."""
+"""What a spec's `model` names, as types, and what can be wrong with it although its types are right; without Keras."""
 
 from __future__ import annotations
 
@@ -8,13 +8,32 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from oomtune.domain import LAYERS_INSIDE
+from oomtune import domain
 from oomtune.spec.keras_names import application_names, layer_names
+from oomtune.spec.model_schema import Model
 from oomtune.spec.text import Path_
 
 _IN_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 Wrong = tuple[Path_, str]
+
+
+def model_spec(model: Model) -> domain.ModelSpec:
+    layers = []
+    for entry in model.layers or []:
+        name, config = (entry, None) if isinstance(entry, str) else next(iter(entry.items()))
+        layers.append(domain.ClassConfig(class_name=name, config=config or {}))
+    application = None
+    if model.application is not None:
+        application = domain.Application(name=model.application.name, args=model.application.args)
+    return domain.ModelSpec(
+        layers=tuple(layers),
+        builder=model.builder,
+        args=model.args,
+        keras_file=model.keras_file,
+        allow_code=model.allow_code,
+        application=application,
+    )
 
 
 def wrong_in_model(model: Any, folder: Path) -> Iterator[Wrong]:
@@ -92,7 +111,7 @@ def _wrong_names(entry: Any, path: Path_) -> Iterator[Wrong]:
         if known and isinstance(name, str) and name not in known and not _IN_A_MODULE.fullmatch(name):
             yield path, f"Keras has no layer {name!r}{_nearest(name, known)}"
         config = entry.get(name) if isinstance(entry, dict) else None
-        for key in LAYERS_INSIDE:
+        for key in domain.LAYERS_INSIDE:
             inner = config.get(key) if isinstance(config, dict) else None
             for one in inner if isinstance(inner, list) else [inner]:
                 if one is not None and not isinstance(one, str) and not (isinstance(one, dict) and len(one) == 1):

@@ -1,0 +1,98 @@
+"""What every section of a spec is made of: strict mappings, and values that may be written in several ways."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
+
+from oomtune.units import parse_bytes, parse_seconds
+
+_HUGE = 2**31 - 1
+
+Positive = Annotated[int, Field(ge=1, le=_HUGE)]
+Precision = Literal["float32", "mixed_bfloat16", "mixed_float16"]
+DType = Literal[
+    "float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "bool"
+]  # fmt: skip
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def shape_of(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, BaseModel):
+        return "mapping"
+    return {int: "number", list: "list", dict: "mapping", str: "text"}.get(type(value))
+
+
+def read_size(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("expected auto, or a size such as 2GiB or 1500MB")
+    return parse_bytes(str(value))
+
+
+def _duration(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("expected a duration such as 90s, 10m or 2h")
+    return parse_seconds(str(value))
+
+
+Size = Annotated[
+    int, BeforeValidator(read_size), WithJsonSchema({"type": ["string", "integer"], "examples": ["2GiB", "1500MB"]})
+]
+Duration = Annotated[
+    float, BeforeValidator(_duration), WithJsonSchema({"type": ["string", "number"], "examples": ["90s", "10m"]})
+]
+
+
+class Range(Section):
+    """Every multiple of `multiple_of` from `min` to `max`."""
+
+    min: Positive = 1
+    max: Positive
+    multiple_of: Positive = 1
+
+    @model_validator(mode="after")
+    def _has_a_value(self) -> Range:
+        if self.min > self.max:
+            raise ValueError(f"min is {self.min} and max is {self.max}; expected min at most max")
+        if not self.values():
+            raise ValueError(f"no multiple of {self.multiple_of} lies between {self.min} and {self.max}")
+        return self
+
+    def values(self) -> range:
+        first = -(-self.min // self.multiple_of) * self.multiple_of
+        return range(first, self.max + 1, self.multiple_of)
+
+
+Axis = Annotated[
+    Annotated[Positive, Tag("number")]
+    | Annotated[list[Positive], Field(min_length=1, max_length=10_000), Tag("list")]
+    | Annotated[Range, Tag("mapping")],
+    Discriminator(
+        shape_of,
+        custom_error_type="axis",
+        custom_error_message="expected a whole number, a list of them, or a mapping with min, max and multiple_of",
+    ),
+]
+
+
+class KerasObject(Section):
+    """A Keras object as Keras serialises it."""
+
+    class_name: str
+    config: dict[str, Any] = {}
+
+
+Named = Annotated[
+    Annotated[str, Tag("text")] | Annotated[KerasObject, Tag("mapping")],
+    Discriminator(
+        shape_of,
+        custom_error_type="named",
+        custom_error_message="expected a Keras name, or a mapping with class_name and config",
+    ),
+]
