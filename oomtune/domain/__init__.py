@@ -5,7 +5,7 @@ in a process of its own; an *outcome* says how that ended; a *record* is a trial
 keeps it.
 """
 
-from oomtune.domain.data import DatasetSpec, NpzData, SyntheticData, Tensors, TensorSpec
+from oomtune.domain.data import DatasetSpec, NpzData, Scan, SyntheticData, Tensors, TensorSpec
 from oomtune.domain.result import Fit, FrontierPoint, ProbeResult, Verdict
 from oomtune.domain.search import Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Stage, is_half
 from oomtune.domain.spec import (
@@ -44,6 +44,7 @@ __all__ = [
     "Purpose",
     "RaisedError",
     "Reply",
+    "Scan",
     "SearchSpace",
     "Stage",
     "SyntheticData",

@@ -40,3 +40,19 @@ class DatasetSpec:
 
     synthetic: SyntheticData | None = None
     npz: NpzData | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What one pass over the data showed."""
+
+    samples: int
+    """How many there are; an estimate when only some were read."""
+    read: int
+    """How many of them were read."""
+    lengths: tuple[tuple[int, int], ...] = ()
+    """Each length that samples have, ascending, with how many have it; empty when samples have no length."""
+    largest_input: int | None = None
+    """The largest value of integer inputs, if they are integers."""
+    largest_target: int | None = None
+    """The same of integer targets."""
