@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oomtune.api import probe
     from oomtune.domain import ProbeResult
     from oomtune.errors import OomtuneError
+    from oomtune.stepping import step
     from oomtune.trials.texts import Diagnosis, classify
     from oomtune.tuned import TunedConfig, load_tuned
 
@@ -26,6 +27,7 @@ __all__ = [
     "classify",
     "load_tuned",
     "probe",
+    "step",
 ]
 
 _HOMES = {
@@ -36,6 +38,7 @@ _HOMES = {
     "classify": "oomtune.trials.texts",
     "load_tuned": "oomtune.tuned",
     "probe": "oomtune.api",
+    "step": "oomtune.stepping",
 }
 
 

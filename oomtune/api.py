@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import importlib.metadata
 import importlib.util
 import os
@@ -20,11 +19,13 @@ from oomtune.devices import Resolved, ask_tensorflow, resolve
 from oomtune.devices.host import SHARE_OF_FREE, host_memory
 from oomtune.devices.nvml import nvml_cards
 from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Purpose, Trial, TrialError, Verdict
+from oomtune.files import digests
 from oomtune.ledger import Ledger, ledger_folder
 from oomtune.observer import Observer, SilentObserver
 from oomtune.report.advice import what_to_try
+from oomtune.scanning import said_of, scan_data, with_data
 from oomtune.session import Limits, run_session
-from oomtune.spec import LoadedSpec, load_spec, named_modules
+from oomtune.spec import LoadedSpec, data_files, load_spec, named_modules
 from oomtune.trials.host import WorkerHost
 from oomtune.trials.process import ForkRunner
 from oomtune.tuned import check_output, tuned_values, write_tuned
@@ -104,6 +105,7 @@ def run_probe(source: str | Path | Mapping[str, Any], options: ProbeOptions, obs
         if host is None:
             raise errors.TensorFlowMissing("TensorFlow is not installed", hint="pip install tensorflow")
         resolved = _resolve(loaded, host)
+        loaded = _with_data(loaded, host, observer)
         result = _search(loaded, resolved, limits, options.fresh, observer, host)
     finally:
         if host is not None:
@@ -132,6 +134,14 @@ def _resolve(loaded: LoadedSpec, host: WorkerHost) -> Resolved:
     return resolve(request, gpus, nvml_cards() if gpus else None)
 
 
+def _with_data(loaded: LoadedSpec, host: WorkerHost, observer: Observer) -> LoadedSpec:
+    """The spec with what its data showed."""
+    spec = loaded.spec
+    key = {"dataset": loaded.values.get("dataset"), "folder": spec.folder, "files": _files(loaded), **_versions()}
+    scan = scan_data(spec, key, ledger_folder(loaded.path), host, observer)
+    return dataclasses.replace(loaded, spec=with_data(spec, scan))
+
+
 def _search(
     loaded: LoadedSpec,
     resolved: Resolved,
@@ -146,7 +156,8 @@ def _search(
     limit_bytes = resolved.budget.limit_bytes
     with Ledger.open(ledger_folder(loaded.path), spec.name, key, limit_bytes=limit_bytes, fresh=fresh) as ledger:
         budget = Budget(limit_bytes=ledger.limit_bytes, headroom=resolved.budget.headroom)
-        notices = (*ledger.notices, *resolved.notices)
+        said = [] if spec.scan is None else said_of(spec.scan, spec)
+        notices = (*ledger.notices, *resolved.notices, *said)
         observer.probe_started(spec, device, budget, len(ledger.records))
         for notice in notices:
             observer.notice(notice)
@@ -234,7 +245,7 @@ def _ledger_key(loaded: LoadedSpec, resolved: Resolved, versions: dict[str, Any]
     return {
         "spec": loaded.sha256,
         "folder": loaded.spec.folder,
-        "files": _file_digests(loaded),
+        "files": _files(loaded),
         "device": dataclasses.asdict(resolved.device),
         "limit_bytes": "auto" if automatic else resolved.budget.limit_bytes,
         "python": platform.python_version(),
@@ -243,19 +254,19 @@ def _ledger_key(loaded: LoadedSpec, resolved: Resolved, versions: dict[str, Any]
     }
 
 
-def _file_digests(loaded: LoadedSpec) -> dict[str, str]:
-    """The files beside the spec that decide what a trial does: the model's and the data."""
-    folder, found = Path(loaded.spec.folder), {}
-    data = loaded.spec.dataset.npz
-    for name in (loaded.spec.model.keras_file, None if data is None else data.path):
-        if name is not None:
-            state = (folder / name).stat()
-            found[name] = f"{state.st_size}-{state.st_mtime_ns}"
-    for name in named_modules(loaded.values.get("model")):
+def _files(loaded: LoadedSpec) -> dict[str, str]:
+    """Digests of the files beside the spec that decide what a trial does: the model's, the data, the user's code."""
+    spec, folder = loaded.spec, Path(loaded.spec.folder)
+    files = list(data_files(spec.dataset, folder))
+    if spec.model.keras_file is not None:
+        files.append(folder / spec.model.keras_file)
+    if spec.model.script is not None:
+        # What it imports most often lies beside it.
+        files += (folder / spec.model.script.path).parent.glob("*.py")
+    for name in named_modules([loaded.values.get("model"), loaded.values.get("dataset")]):
         module = folder.joinpath(*name.split(".")).with_suffix(".py")
-        if module.is_file():
-            found[name] = hashlib.sha256(module.read_bytes()).hexdigest()
-    return found
+        files += [module] if module.is_file() else []
+    return digests(files)
 
 
 def _write(result: ProbeResult, loaded: LoadedSpec, output: Path | None) -> ProbeResult:

@@ -14,9 +14,10 @@ TensorFlow is imported inside the functions, so that `setup` can still say how i
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from oomtune.errors import EnvironmentProblem
+from oomtune.errors import EnvironmentProblem, UsageProblem
 from oomtune.tuned import TunedConfig
 from oomtune.units import MIB
 
@@ -68,6 +69,52 @@ def _limit_memory(tuned: TunedConfig) -> None:
 def batch(dataset: tf.data.Dataset, tuned: TunedConfig, *, drop_remainder: bool = False) -> tf.data.Dataset:
     """The dataset of single samples in batches of the tuned size, one batch ahead as in the trials."""
     return dataset.batch(tuned.batch_size, drop_remainder=drop_remainder).prefetch(1)
+
+
+def bucketed(
+    dataset: tf.data.Dataset, tuned: TunedConfig, *, length: Callable[..., Any] | None = None
+) -> tf.data.Dataset:
+    """The dataset of single samples in the tuned buckets, by `tf.data`'s own bucketing: each sample goes into a batch
+    with others about as long, and is padded to the end of its bucket. What is longer than the last bucket is cut.
+
+    A sample's length is the first dimension of its first input; `length`, given the sample's parts, may say otherwise.
+    The model has to take samples of any length.
+    """
+    import tensorflow as tf
+
+    if not tuned.bucket_boundaries:
+        raise UsageProblem(
+            "this config has no buckets", hint="they are found where the dataset of the spec varies in length"
+        )
+    longest = tuned.bucket_boundaries[-1]
+
+    def length_of(*sample: Any) -> tf.Tensor:
+        return length(*sample) if length is not None else tf.shape(tf.nest.flatten(sample[0])[0])[0]
+
+    def cut(*sample: Any) -> Any:
+        steps = length_of(*sample)
+        return tf.nest.map_structure(lambda part: _cut(part, steps, longest), sample)
+
+    buckets = dataset.map(cut).bucket_by_sequence_length(
+        lambda *sample: tf.minimum(length_of(*sample), longest),
+        # tf.data's boundaries are the first length that is too long; the bucket after the last stays empty.
+        bucket_boundaries=[boundary + 1 for boundary in tuned.bucket_boundaries],
+        bucket_batch_sizes=[*tuned.bucket_batch_sizes, 1],
+        pad_to_bucket_boundary=True,
+    )
+    return buckets.prefetch(1)
+
+
+def _cut(part: tf.Tensor, steps: tf.Tensor, longest: int) -> tf.Tensor:
+    """A part of a sample with as many entries as the sample has steps is cut to the longest; any other stays."""
+    import tensorflow as tf
+
+    if part.shape.rank == 0:
+        return part
+    by_step = tf.equal(tf.shape(part)[0], steps)
+    shown = tf.cond(by_step, lambda: part[:longest], lambda: part)
+    shown.set_shape([None, *part.shape[1:]] if part.shape[0] is None else part.shape)
+    return shown
 
 
 def optimizer(tuned: TunedConfig) -> keras.Optimizer:

@@ -13,12 +13,13 @@ from oomtune.domain import (
     Kind,
     ProbeResult,
     ProbeSpec,
+    Trial,
     TrialError,
     TrialRecord,
     Verdict,
 )
 from oomtune.observer import Observer
-from oomtune.search import best_fit, frontier, next_larger, next_trial
+from oomtune.search import best_fit, buckets_found, frontier, next_bucket_trial, next_larger, next_trial
 from oomtune.trials.runner import Runner, TimeUp
 
 
@@ -52,7 +53,7 @@ def run_session(
     history = list(earlier)
     verdict, problem = Verdict.TUNED, None
     try:
-        while (trial := next_trial(spec.space, budget, history)) is not None:
+        while (trial := _next(spec, budget, history)) is not None:
             if limits.max_trials is not None and len(history) - len(earlier) >= limits.max_trials:
                 verdict, problem = Verdict.STOPPED, _stopped("max_trials", len(history) - len(earlier))
                 break
@@ -61,7 +62,10 @@ def run_session(
             history.append(TrialRecord(number=len(history) + 1, trial=trial, outcome=outcome))
             ledger.append(history[-1])
             observer.trial_ended(history[-1], history)
-            if outcome.kind is Kind.CRASH:
+            if outcome.kind is Kind.CRASH and trial.buckets:
+                # There is an answer already, and this model can't train on several lengths.
+                observer.notice(f"no buckets: {outcome.error.message if outcome.error else 'they can not take turns'}")
+            elif outcome.kind is Kind.CRASH:
                 verdict, problem = Verdict.FAILED, outcome.error
                 break
     except TimeUp:
@@ -78,11 +82,16 @@ def run_session(
         budget=budget,
         records=tuple(history),
         best=best,
+        buckets=buckets_found(spec.space, history),
         frontier=frontier(spec.space, history, budget),
         next_larger=None if best is None else next_larger(spec.space, history, best.candidate, budget),
         problem=problem,
         new_trials=len(history) - len(earlier),
     )
+
+
+def _next(spec: ProbeSpec, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
+    return next_trial(spec.space, budget, history) or next_bucket_trial(spec.space, budget, history)
 
 
 def _stopped(code: str, trials: int) -> TrialError:

@@ -34,6 +34,9 @@ class TunedConfig:
     memory_limit_bytes: int
     stands_in_for: str | None = None
     """The card whose budget a CPU had, when the answer was found without that card."""
+    bucket_boundaries: tuple[int, ...] = ()
+    """The longest sample of each bucket, where lengths vary."""
+    bucket_batch_sizes: tuple[int, ...] = ()
     training: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -55,6 +58,9 @@ def tuned_values(
         "gradient_accumulation_steps": steps,
         "effective_batch_size": steps * candidate.batch_size,
     }
+    if result.buckets is not None:
+        tuned["bucket_boundaries"] = list(result.buckets.boundaries)
+        tuned["bucket_batch_sizes"] = list(result.buckets.batch_sizes)
     if folder is not None:
         tuned["folder"] = folder
     tuned["evidence"] = _evidence(result, spec_sha256, probed_at)
@@ -89,8 +95,26 @@ def _evidence(result: ProbeResult, spec_sha256: str, probed_at: str) -> dict[str
     if result.next_larger is not None:
         larger, kind = result.next_larger
         evidence["next_larger"] = {"batch_size": larger.batch_size, "outcome": kind.value}
-    evidence |= {"trials": len(result.records), **result.environment}
+    evidence |= {"trials": len(result.records)} | _data_evidence(result) | result.environment
     return {**evidence, "spec_sha256": spec_sha256, "probed_at": probed_at}
+
+
+def _data_evidence(result: ProbeResult) -> dict[str, Any]:
+    """What the answer does to the data: how much of it is cut, and how much of the batches is padding."""
+    scan, best = result.spec.scan, result.best
+    if scan is None or best is None:
+        return {}
+    data: dict[str, Any] = {"samples": scan.samples}
+    if not scan.all_read:
+        data["samples_read"] = scan.read
+    length = best.candidate.sequence_length
+    if scan.lengths and length is not None:
+        data["longest"] = scan.lengths[-1][0]
+        data["share_cut"] = round(scan.share_cut(length), 4)
+        data["share_padding"] = round(scan.share_padding(length), 4)
+    if result.buckets is not None:
+        data["share_padding_in_buckets"] = round(result.buckets.share_padding, 4)
+    return {"data": data}
 
 
 def check_output(path: Path, *, force: bool) -> None:
@@ -185,6 +209,8 @@ def _tuned_config(values: dict[str, Any]) -> TunedConfig:
         device_kind=device["kind"],
         memory_limit_bytes=device["memory_limit_bytes"],
         stands_in_for=device.get("stands_in_for"),
+        bucket_boundaries=tuple(tuned.get("bucket_boundaries") or ()),
+        bucket_batch_sizes=tuple(tuned.get("bucket_batch_sizes") or ()),
         training=values.get("training") or {},
         environment=tuned["evidence"].get("needs_environment") or {},
         evidence=tuned["evidence"],

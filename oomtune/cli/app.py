@@ -16,7 +16,7 @@ from typing import NoReturn
 import typer
 
 from oomtune import __version__
-from oomtune.cli import doctor, probe, schema
+from oomtune.cli import doctor, init, probe, schema
 from oomtune.errors import INTERRUPTED, OomtuneError, OutputNotWritable, SpecProblem, UsageProblem
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 app.command("probe", short_help="Find the largest configuration that trains.")(probe.command)
 app.command("doctor", short_help="Show this machine's hardware and limits.")(doctor.command)
+app.command("init", short_help="Write a commented starter spec.")(init.command)
 app.command("schema")(schema.command)
 
 

@@ -11,7 +11,19 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a YAML file.", show_default=False)]
+SpecOrArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SPEC", help="The spec, a YAML file; with --script, that script's arguments.", show_default=False
+    ),
+]
+Script = Annotated[
+    Path | None,
+    typer.Option(
+        "--script", metavar="FILE.py", show_default=False,
+        help="Probe this training script instead; its arguments follow --, with {batch_size} in them.",
+    ),
+]  # fmt: skip
 Device = Annotated[
     str | None,
     typer.Option(

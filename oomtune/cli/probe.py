@@ -6,11 +6,13 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from oomtune.cli import options
+from oomtune.errors import UsageProblem
 
 if TYPE_CHECKING:
     from oomtune.domain import ProbeResult
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 def command(
     context: typer.Context,
-    spec: options.Spec,
+    words: options.SpecOrArguments = None,
+    script: options.Script = None,
     output: options.Output = None,
     device: options.Device = None,
     memory_limit: options.MemoryLimit = None,
@@ -38,11 +41,16 @@ def command(
 ) -> int:
     """Find the largest configuration that trains without running out of memory, and write it down.
 
+    A training script needs no spec: oomtune probe --script train.py -- --batch-size {batch_size}
+
     Exit codes: 0 found and confirmed, 2 bad spec, 3 nothing fits, 5 the environment, 6 the model or data is broken,
     7 stopped by a limit, 130 interrupted (the same command goes on).
     """
     from oomtune.api import ProbeOptions, run_probe
 
+    source: Path | dict[str, Any] = _spec_path(words or []) if script is None else _script_spec(script, words or [])
+    if script is not None and output is None:
+        output = script.with_name(f"{script.stem}.tuned.yaml")
     memory_limit, like = options.one_limit(context, memory_limit, like)
     wanted = ProbeOptions(
         device=device,
@@ -58,8 +66,22 @@ def command(
         time_limit=time_limit,
     )
     with _screen(quiet=quiet, verbose=verbose, no_color=no_color) as observer:
-        result = run_probe(spec, wanted, observer)
+        result = run_probe(source, wanted, observer)
     return _tell(result, as_json=as_json, no_color=no_color)
+
+
+def _spec_path(words: list[str]) -> Path:
+    if len(words) != 1:
+        raise UsageProblem(
+            "expected one SPEC" if words else "missing argument 'SPEC'",
+            hint="or a script: oomtune probe --script train.py -- --batch-size {batch_size}",
+        )
+    return Path(words[0])
+
+
+def _script_spec(script: Path, arguments: list[str]) -> dict[str, Any]:
+    """The whole spec of a script that was given on the command line."""
+    return {"name": script.stem, "model": {"script": {"path": str(script), "args": arguments}}}
 
 
 @contextlib.contextmanager

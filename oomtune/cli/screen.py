@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
+from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.text import Text
 
@@ -44,6 +45,9 @@ class LineScreen:
         if earlier:
             self._say(f"going on from {earlier} trials in the ledger")
 
+    def data_read(self, samples: int, share: float) -> None:
+        """What it was like is told when all is read."""
+
     def trial_started(self, trial: Trial, number: int) -> None:
         """Only endings get a line."""
 
@@ -78,6 +82,7 @@ class LiveScreen:
         self.ahead_s: float | None = None
         self.ahead_of = 0
         self.spinner = Spinner("dots")
+        self.share_read: float | None = None
         self.live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> LiveScreen:
@@ -92,6 +97,10 @@ class LiveScreen:
         self.title = headline(spec, device, budget)
         if earlier:
             self.notice(f"going on from {earlier} trials in the ledger")
+
+    def data_read(self, samples: int, share: float) -> None:
+        self.title = f"reading the data: {samples:,} samples"
+        self.share_read = share
 
     def trial_started(self, trial: Trial, number: int) -> None:
         self.running = (trial, number, time.monotonic())
@@ -123,7 +132,7 @@ class LiveScreen:
             parts.append(self.spinner)
         elif self.spec is None:
             self.spinner.update(text="")
-            parts.append(self.spinner)
+            parts.append(self.spinner if self.share_read is None else ProgressBar(completed=self.share_read * 100))
         parts.append(Text(self._status(running[0].candidate.lane if running else None), style="dim"))
         return Group(*parts)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
-from oomtune.errors import WorkerBroken
+from oomtune.trials.asking import ask
 from oomtune.trials.host import WorkerHost
 
 _TIMEOUT_S = 120.0
@@ -30,16 +29,4 @@ class Machine:
 
 def ask_tensorflow(host: WorkerHost) -> Machine:
     """Have a worker list TensorFlow's devices, in a process of its own."""
-    answer = host.call(b"describe", timeout_s=_TIMEOUT_S)
-    if not answer.reply:
-        raise WorkerBroken(
-            "TensorFlow could not list its devices", hint=answer.output_tail[-600:].strip() or "try: oomtune doctor"
-        )
-    seen = json.loads(answer.reply)
-    return Machine(
-        tensorflow=seen["tensorflow"],
-        keras=seen["keras"],
-        cuda_build=seen["cuda_build"],
-        cuda_version=seen["cuda_version"],
-        gpus=tuple(Gpu(**gpu) for gpu in seen["gpus"]),
-    )
+    return ask(host, "describe", None, Machine, timeout_s=_TIMEOUT_S)

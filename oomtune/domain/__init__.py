@@ -5,8 +5,27 @@ in a process of its own; an *outcome* says how that ended; a *record* is a trial
 keeps it.
 """
 
-from oomtune.domain.data import DatasetSpec, NpzData, Scan, SyntheticData, Tensors, TensorSpec
-from oomtune.domain.result import Fit, FrontierPoint, ProbeResult, Verdict
+from oomtune.domain.data import (
+    ArrayNames,
+    Columns,
+    CsvData,
+    DatasetSpec,
+    Feature,
+    ImagesData,
+    JsonlData,
+    Names,
+    NpyData,
+    NpzData,
+    Scan,
+    SyntheticData,
+    Tensors,
+    TensorSpec,
+    TextData,
+    TfdsData,
+    TfrecordData,
+    Tokenizer,
+)
+from oomtune.domain.result import Buckets, Fit, FrontierPoint, ProbeResult, Verdict
 from oomtune.domain.search import Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Stage, is_half
 from oomtune.domain.spec import (
     LAYERS_INSIDE,
@@ -16,25 +35,49 @@ from oomtune.domain.spec import (
     DeviceRequest,
     ModelSpec,
     ProbeSpec,
+    Script,
     TrainingSpec,
     TrialSettings,
 )
-from oomtune.domain.trial import Outcome, Point, RaisedError, Reply, Trial, TrialError, TrialRecord, WorkOrder
+from oomtune.domain.trial import (
+    Inspection,
+    InspectOrder,
+    Outcome,
+    Point,
+    RaisedError,
+    Reply,
+    ScanOrder,
+    Trial,
+    TrialError,
+    TrialRecord,
+    WorkOrder,
+)
 
 __all__ = [
     "LAYERS_INSIDE",
     "Application",
+    "ArrayNames",
+    "Buckets",
     "Budget",
     "Candidate",
     "ClassConfig",
+    "Columns",
+    "CsvData",
     "DatasetSpec",
     "Device",
     "DeviceRequest",
+    "Feature",
     "Fit",
     "FrontierPoint",
+    "ImagesData",
+    "InspectOrder",
+    "Inspection",
+    "JsonlData",
     "Kind",
     "Lane",
     "ModelSpec",
+    "Names",
+    "NpyData",
     "NpzData",
     "Objective",
     "Outcome",
@@ -45,11 +88,17 @@ __all__ = [
     "RaisedError",
     "Reply",
     "Scan",
+    "ScanOrder",
+    "Script",
     "SearchSpace",
     "Stage",
     "SyntheticData",
     "TensorSpec",
     "Tensors",
+    "TextData",
+    "TfdsData",
+    "TfrecordData",
+    "Tokenizer",
     "TrainingSpec",
     "Trial",
     "TrialError",

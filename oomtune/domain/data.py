@@ -1,9 +1,16 @@
-"""The data that a spec names."""
+"""The data that a spec names, and what a pass over it showed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Columns = str | tuple[str, ...]
+"""One column or field, or several that make one vector."""
+Names = str | tuple[str, ...] | dict[str, str | tuple[str, ...]]
+"""Columns; or columns by the names of the model's inputs or outputs."""
+ArrayNames = str | dict[str, str]
+"""One array or feature; or one for each of the model's inputs or outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +34,113 @@ class SyntheticData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NpzData:
-    """The names of the arrays: one, or several by the names of the model's inputs or outputs."""
+    """The names of arrays in archives; several archives are one after the other."""
+
+    paths: tuple[str, ...]
+    inputs: ArrayNames
+    targets: ArrayNames
+
+    @property
+    def path(self) -> str:
+        """The first of the paths."""
+        return self.paths[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NpyData:
+    """One array a file; the paths of each input and target."""
+
+    inputs: tuple[str, ...] | dict[str, tuple[str, ...]]
+    targets: tuple[str, ...] | dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvData:
+    paths: tuple[str, ...]
+    inputs: Names
+    targets: Names
+    text: tuple[str, ...] = ()
+    """The columns that are read as text; all others are numbers, or class names among the targets."""
+    delimiter: str = ","
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonlData:
+    paths: tuple[str, ...]
+    inputs: Names
+    targets: Names
+    text: tuple[str, ...] = ()
+    """The target fields whose strings are text; in other targets a string is the name of a class."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextData:
+    """One sample a line. Targets are the next tokens, the same tokens, or random."""
+
+    paths: tuple[str, ...]
+    targets: Literal["next", "same"] | TensorSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """One feature of an example; a first axis of None varies from sample to sample."""
+
+    shape: tuple[int | None, ...]
+    dtype: Literal["int64", "float32", "string"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TfrecordData:
+    paths: tuple[str, ...]
+    features: dict[str, Feature]
+    inputs: ArrayNames
+    targets: ArrayNames
+    compression: Literal["none", "gzip"] = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagesData:
+    """Folders that hold a folder for each class."""
+
+    paths: tuple[str, ...]
+    size: tuple[int, int]
+    channels: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TfdsData:
+    """A dataset that TensorFlow Datasets has prepared on disk: the folder of its version."""
 
     path: str
-    inputs: str | dict[str, str]
-    targets: str | dict[str, str]
+    inputs: ArrayNames
+    targets: ArrayNames
+    split: str = "train"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenizer:
+    """How text becomes tokens: split and hashed, or by a `TextVectorization` layer with these arguments."""
+
+    split: Literal["words", "characters", "bytes"] = "words"
+    max: int = 20_000
+    vectorization: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetSpec:
-    """Exactly one of its entries is set."""
+    """Exactly one of its kinds is set. The tokenizer counts only where there is text."""
 
     synthetic: SyntheticData | None = None
     npz: NpzData | None = None
+    npy: NpyData | None = None
+    csv: CsvData | None = None
+    jsonl: JsonlData | None = None
+    text: TextData | None = None
+    tfrecord: TfrecordData | None = None
+    images: ImagesData | None = None
+    python: str | None = None
+    tfds: TfdsData | None = None
+    tokenizer: Tokenizer = field(default_factory=Tokenizer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +157,27 @@ class Scan:
     """The largest value of integer inputs, if they are integers."""
     largest_target: int | None = None
     """The same of integer targets."""
+    rows_path: str = ""
+    """Where the longest samples are kept."""
+
+    @property
+    def all_read(self) -> bool:
+        return self.read == self.samples
+
+    def percentile(self, percent: float) -> int:
+        """The smallest length that this share of the samples does not exceed."""
+        wanted, seen = percent / 100 * sum(many for _, many in self.lengths), 0
+        for length, many in self.lengths:
+            seen += many
+            if seen >= wanted:
+                return length
+        return self.lengths[-1][0]
+
+    def share_cut(self, length: int) -> float:
+        """The share of samples that are longer than this."""
+        return sum(many for size, many in self.lengths if size > length) / sum(many for _, many in self.lengths)
+
+    def share_padding(self, length: int) -> float:
+        """The share of a batch that is padding, when every sample is cut or padded to this length."""
+        filled = sum(min(size, length) * many for size, many in self.lengths)
+        return 1 - filled / (length * sum(many for _, many in self.lengths))

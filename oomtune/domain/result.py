@@ -48,6 +48,17 @@ class FrontierPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Buckets:
+    """A batch size for each range of lengths: samples up to the first boundary, then up to the second, and so on."""
+
+    boundaries: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    share_padding: float
+    """What is left of padding in all batches of the data."""
+    confirmed_by: TrialRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
     """What a probe found, with every trial it stands on."""
 
@@ -58,6 +69,7 @@ class ProbeResult:
     records: tuple[TrialRecord, ...]
     best: Fit | None = None
     frontier: tuple[FrontierPoint, ...] = ()
+    buckets: Buckets | None = None
     next_larger: tuple[Candidate, Kind] | None = None
     """The smallest larger batch in the winner's lane that was tried, and how it ended."""
     problem: TrialError | None = None

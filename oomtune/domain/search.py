@@ -103,6 +103,10 @@ class SearchSpace:
     every_lane: bool = False
     confirm_steps: int = 20
     """How long an answer must run."""
+    length_counts: tuple[tuple[int, int], ...] = ()
+    """The lengths that samples of the data have, ascending, with how many have each; empty where it has none."""
+    most_buckets: int = 0
+    """How many buckets of lengths the answer may have."""
 
     def lanes(self) -> list[Lane]:
         """Every lane, most preferred first: the longest sequence, then the precision listed first."""

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from oomtune.domain.data import DatasetSpec
-from oomtune.domain.search import SearchSpace
+from oomtune.domain.data import DatasetSpec, Scan
+from oomtune.domain.search import Candidate, SearchSpace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,23 @@ class Application:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A training script; `{batch_size}` and the like in its arguments stand for the values under trial."""
+
+    path: str
+    args: tuple[str, ...] = ()
+
+    def filled(self, candidate: Candidate) -> list[str]:
+        """The arguments with a candidate's values in them."""
+        filled = list(self.args)
+        for word in ("batch_size", "sequence_length", "precision"):
+            filled = [argument.replace(f"{{{word}}}", str(getattr(candidate, word))) for argument in filled]
+        return filled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """Exactly one of `layers`, `builder`, `keras_file` and `application` is set."""
+    """Exactly one of `layers`, `builder`, `keras_file`, `application`, `train_step` and `script` is set."""
 
     layers: tuple[ClassConfig, ...] = ()
     builder: str | None = None
@@ -40,6 +55,13 @@ class ModelSpec:
     keras_file: str | None = None
     allow_code: bool = False
     application: Application | None = None
+    train_step: str | None = None
+    script: Script | None = None
+
+    @property
+    def trains_itself(self) -> bool:
+        """Does the user's own code run the steps, not `Model.fit`?"""
+        return self.train_step is not None or self.script is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,3 +124,8 @@ class ProbeSpec:
     space: SearchSpace
     device: DeviceRequest
     trial: TrialSettings
+    length_percentiles: tuple[float, ...] = ()
+    """Of the data's lengths; what they are in tokens is known once the data was read."""
+    length_multiple_of: int = 1
+    scan: Scan | None = None
+    """What the data is like, once it was read."""

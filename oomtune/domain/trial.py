@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oomtune.domain.data import DatasetSpec
+from oomtune.domain.data import DatasetSpec, Scan, TensorSpec
 from oomtune.domain.search import Budget, Candidate, Kind, Purpose, Stage
 from oomtune.domain.spec import Device, ModelSpec, TrainingSpec, TrialSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One process to run. A calibrating trial climbs through `climb`, which begins with the candidate's batch size."""
+    """One process to run. A calibrating trial climbs through `climb`, which begins with the candidate's batch size.
+    One with `buckets`, pairs of a length and a batch size, trains on all of these by turns."""
 
     purpose: Purpose
     candidate: Candidate
     climb: tuple[int, ...] = ()
+    buckets: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +32,39 @@ class WorkOrder:
     settings: TrialSettings
     device: Device
     budget: Budget
+    scan: Scan | None = None
     scratch: str = ""
     """A folder of the trial's own, for the allocator's dumps; removed when the trial has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanOrder:
+    """Read the data once; the worst samples go to `rows_path`."""
+
+    dataset: DatasetSpec
+    folder: str
+    rows_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectOrder:
+    """Build the model and say what can be seen of it."""
+
+    model: ModelSpec
+    folder: str
+    sequence_length: int | None = None
+    """Given to a builder that takes it; a dimension of this size is then taken to be the length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What a built model shows. The word `sequence_length` stands where its length may vary."""
+
+    inputs: dict[str, TensorSpec]
+    outputs: dict[str, TensorSpec]
+    activations: dict[str, str]
+    """The activation of the layer behind each output."""
+    compiled: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from oomtune import __version__
-from oomtune.domain import Candidate, Point, ProbeResult, TrialError, TrialRecord
+from oomtune.domain import Buckets, Candidate, Point, ProbeResult, Scan, TrialError, TrialRecord
 from oomtune.errors import OomtuneError, SpecProblem
+from oomtune.report.model import LengthRow, length_rows
 
 FORMAT = 1
 
@@ -45,6 +46,8 @@ def probe_document(result: ProbeResult, exit_code: int) -> dict[str, Any]:
             }
             for point in result.frontier
         ],
+        "buckets": None if result.buckets is None else _buckets_document(result.buckets),
+        "dataset": None if result.spec.scan is None else _scan_document(result.spec.scan, length_rows(result)),
         "tuned_path": result.tuned_path,
         "ledger_path": result.ledger_path,
         "environment": {
@@ -57,6 +60,27 @@ def probe_document(result: ProbeResult, exit_code: int) -> dict[str, Any]:
         },
         "notices": list(result.notices),
         "error": None if result.problem is None else _problem_document(result.problem),
+    }
+
+
+def _buckets_document(buckets: Buckets) -> dict[str, Any]:
+    return {
+        "boundaries": list(buckets.boundaries),
+        "batch_sizes": list(buckets.batch_sizes),
+        "padding_share": buckets.share_padding,
+        "peak_bytes": buckets.confirmed_by.outcome.peak_bytes,
+    }
+
+
+def _scan_document(scan: Scan, rows: list[LengthRow]) -> dict[str, Any]:
+    return {
+        "samples": scan.samples,
+        "read": scan.read,
+        "lengths": [{"length": length, "samples": many} for length, many in scan.lengths],
+        "at_length": [
+            {"sequence_length": row.length, "cut_share": row.share_cut, "padding_share": row.share_padding}
+            for row in rows
+        ],
     }
 
 
@@ -98,6 +122,7 @@ def trial_document(record: TrialRecord) -> dict[str, Any]:
         "number": record.number,
         "purpose": record.trial.purpose.value,
         "candidate": candidate_document(record.trial.candidate),
+        **({"buckets": [list(pair) for pair in record.trial.buckets]} if record.trial.buckets else {}),
         "outcome": outcome.kind.value,
         "stage": outcome.stage.value,
         "peak_bytes": outcome.peak_bytes,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oomtune.domain import Budget, Kind, ProbeResult, Purpose, Stage, TrialRecord
+from oomtune.domain import Buckets, Budget, Kind, ProbeResult, Purpose, Stage, TrialRecord
 from oomtune.units import format_bytes
 
+_MOST_LENGTHS = 12
+_MOST_BARS = 12
 _WORDS = {
     Kind.FITS: "fits",
     Kind.DEVICE_OOM: "out of memory",
@@ -34,6 +39,8 @@ def trial_row(record: TrialRecord, budget: Budget) -> TrialRow:
     outcome, trial = record.outcome, record.trial
     candidate = str(trial.candidate)
     peak = outcome.peak_bytes
+    if trial.buckets:
+        candidate = f"buckets by turns, {', '.join(f'{size} of {length}' for length, size in trial.buckets)}"
     climbed = trial.purpose is Purpose.CALIBRATE and bool(outcome.points)
     if climbed:
         first, last = outcome.points[0], outcome.points[-1]
@@ -73,6 +80,8 @@ def answer_rows(result: ProbeResult) -> list[tuple[str, str]]:
     if candidate.sequence_length is not None:
         rows.append(("sequence length", str(candidate.sequence_length)))
     rows.append(("precision", candidate.precision))
+    if result.buckets is not None:
+        rows.append(("buckets", bucket_words(result.buckets)))
     if steps > 1:
         rows.append(("gradient accumulation", f"{steps} steps, effective batch {steps * candidate.batch_size}"))
     limit = result.budget.limit_bytes
@@ -91,6 +100,49 @@ def answer_rows(result: ProbeResult) -> list[tuple[str, str]]:
     return rows
 
 
+def bucket_words(buckets: Buckets) -> str:
+    pairs = zip(buckets.batch_sizes, buckets.boundaries, strict=True)
+    return ", ".join(f"{size} up to {length}" for size, length in pairs) + f"; {buckets.share_padding:.0%} padding"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthRow:
+    """What cutting and padding every sample to a length does to the data."""
+
+    length: int
+    share_cut: float
+    share_padding: float
+    chosen: bool
+
+
+def length_rows(result: ProbeResult) -> list[LengthRow]:
+    """One row for each length searched; none when the data has no lengths."""
+    scan, lengths = result.spec.scan, result.spec.space.sequence_lengths
+    if scan is None or not scan.lengths or lengths is None:
+        return []
+    chosen = result.best.candidate.sequence_length if result.best else None
+    shown = lengths if len(lengths) <= _MOST_LENGTHS else lengths[:: -(-len(lengths) // _MOST_LENGTHS)]
+    return [
+        LengthRow(
+            length=length,
+            share_cut=scan.share_cut(length),
+            share_padding=scan.share_padding(length),
+            chosen=length == chosen,
+        )
+        for length in sorted({*shown, chosen or shown[-1]})
+    ]
+
+
+def length_histogram(lengths: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """The samples in up to twelve ranges of lengths of equal width: from, to and how many."""
+    longest = lengths[-1][0]
+    width = max(1, math.ceil(longest / _MOST_BARS))
+    counts = [0] * math.ceil(longest / width)
+    for length, many in lengths:
+        counts[(length - 1) // width] += many
+    return [(index * width + 1, (index + 1) * width, many) for index, many in enumerate(counts)]
+
+
 def _next_larger_words(result: ProbeResult) -> str:
     assert result.best is not None, "asked only when there is a best"
     if result.next_larger is not None:
@@ -103,13 +155,22 @@ def _next_larger_words(result: ProbeResult) -> str:
 
 
 def paste_lines(result: ProbeResult) -> list[str]:
-    """What to put into a training script."""
-    if result.tuned_path is None:
+    """What to put into a training script; for one that was probed itself, how to run it."""
+    if result.tuned_path is None or result.best is None:
         return []
-    return [
+    model = result.spec.model
+    if model.script is not None:
+        return [shlex.join(["python", model.script.path, *model.script.filled(result.best.candidate)])]
+    lines = [
         "import oomtune, oomtune.keras",
         f"tuned = oomtune.load_tuned({result.tuned_path!r})",
         "oomtune.keras.setup(tuned)                       # before any TensorFlow op",
+    ]
+    batched = "batch" if result.buckets is None else "bucketed"
+    if model.train_step is not None:
+        return [*lines, "dataset = oomtune.keras.batch(train, tuned)      # then your own loop"]
+    return [
+        *lines,
         "model.compile(**oomtune.keras.compile_args(tuned))",
-        "model.fit(oomtune.keras.batch(train, tuned), validation_data=oomtune.keras.batch(valid, tuned))",
+        f"model.fit(oomtune.keras.{batched}(train, tuned), validation_data=oomtune.keras.{batched}(valid, tuned))",
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -9,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from oomtune.domain import Budget, ProbeResult, TrialRecord
-from oomtune.report.model import TrialRow, answer_rows, paste_lines, trial_row
+from oomtune.report.model import TrialRow, answer_rows, length_histogram, length_rows, paste_lines, trial_row
 from oomtune.units import format_seconds
 
 _BAR_WIDTH = 20
@@ -59,8 +61,10 @@ def answer(result: ProbeResult) -> RenderableType:
     parts: list[RenderableType] = [table]
     if len(result.frontier) > 1:
         parts += ["", _frontier(result)]
+    if length_rows(result):
+        parts += ["", _lengths(result), _histogram(result)]
     if result.tuned_path is not None:
-        parts += ["", Text(f"tuned config: {result.tuned_path}"), "", "In a training script:"]
+        parts += ["", Text(f"tuned config: {result.tuned_path}"), "", "To train with it:"]
         parts += [Text(f"  {line}", style="cyan", no_wrap=True, overflow="ignore") for line in paste_lines(result)]
     return Group(*parts)
 
@@ -82,6 +86,31 @@ def _frontier(result: ProbeResult) -> Table:
             point = batch.get((length, precision))
             cells.append("" if point is None else f"{point.batch_size}{'' if point.edge_known else '+'}")
         table.add_row(str(length or "-"), *cells)
+    return table
+
+
+def _lengths(result: ProbeResult) -> Table:
+    """What each length does to the samples of the data."""
+    table = Table(title="the data at each length", title_justify="left", box=box.SIMPLE_HEAD, header_style="dim")
+    for name in ("sequence", "samples cut", "padding"):
+        table.add_column(name, justify="right")
+    for row in length_rows(result):
+        cells = (str(row.length), f"{row.share_cut:.1%}", f"{row.share_padding:.0%}")
+        table.add_row(*cells, style="bold" if row.chosen else "")
+    return table
+
+
+def _histogram(result: ProbeResult) -> Table:
+    scan = result.spec.scan
+    assert scan is not None, "drawn only for data with lengths"
+    bars = length_histogram(scan.lengths)
+    most = max(many for _, _, many in bars)
+    table = Table(title="how long samples are", title_justify="left", box=None, show_header=False, padding=(0, 1))
+    table.add_column(justify="right", style="dim")
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right")
+    for first, last, many in bars:
+        table.add_row(f"{first}-{last}", "█" * math.ceil(many / most * 2 * _BAR_WIDTH), f"{many:,}")
     return table
 
 

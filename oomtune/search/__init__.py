@@ -4,8 +4,17 @@ Nothing here keeps state, reads a clock or touches a file, so resuming a probe i
 can be replayed exactly.
 """
 
+from oomtune.search.buckets import buckets_found, next_bucket_trial
 from oomtune.search.evidence import best_fit, frontier, next_larger
 from oomtune.search.forecast import trials_ahead
 from oomtune.search.plan import next_trial
 
-__all__ = ["best_fit", "frontier", "next_larger", "next_trial", "trials_ahead"]
+__all__ = [
+    "best_fit",
+    "buckets_found",
+    "frontier",
+    "next_bucket_trial",
+    "next_larger",
+    "next_trial",
+    "trials_ahead",
+]

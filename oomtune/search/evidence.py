@@ -95,18 +95,25 @@ class LaneView:
         return self.foreseen_edge - self.low <= resolution * self.foreseen_edge
 
 
-def lane_views(space: SearchSpace, history: Sequence[TrialRecord], budget: Budget) -> dict[Lane, LaneView]:
-    """Every lane of the space, in order of preference, with what history says of it."""
+def lane_views(
+    space: SearchSpace, history: Sequence[TrialRecord], budget: Budget, beside: Sequence[Lane] = ()
+) -> dict[Lane, LaneView]:
+    """Every lane of the space, in order of preference, with what history says of it; then the lanes beside it."""
     by_lane: dict[Lane, list[TrialRecord]] = {}
-    for record in history:
+    for record in _of_single_lanes(history):
         by_lane.setdefault(record.trial.candidate.lane, []).append(record)
     failed = {lane: _failed(records) for lane, records in by_lane.items()}
     return {
         lane: _view(
             lane, space.batch_sizes, by_lane.get(lane, ()), failed.get(lane, {}), _ceiling(lane, failed), budget
         )
-        for lane in space.lanes()
+        for lane in dict.fromkeys((*space.lanes(), *beside))
     }
+
+
+def _of_single_lanes(history: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Without the trials in which buckets took turns: these say nothing of any lane alone."""
+    return [record for record in history if not record.trial.buckets]
 
 
 def _failed(records: Sequence[TrialRecord]) -> dict[int, Kind]:
@@ -214,6 +221,7 @@ def _ceiling(lane: Lane, failed: Mapping[Lane, dict[int, Kind]]) -> int | None:
 
 def all_fits(history: Sequence[TrialRecord]) -> Iterator[Fit]:
     """Every candidate that ran and fitted and never failed, once, as the first run that showed it saw it."""
+    history = _of_single_lanes(history)
     failed = {
         record.trial.candidate.lane.at(_failed_batch(record))
         for record in history

@@ -59,11 +59,17 @@ class _Contender:
         return batch * (self.length or 1)
 
 
-def next_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
-    """The trial that history calls for; None when the answer is known and confirmed, or nothing fits."""
+def next_trial(
+    space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], *, beside: Sequence[Lane] = ()
+) -> Trial | None:
+    """The trial that history calls for; None when the answer is known and confirmed, or nothing fits.
+
+    The lanes `beside` the space are not searched; what ran in them tells of those that are.
+    """
     views = lane_views(space, history, budget)
     best = best_fit(space, history)
-    contenders = _contenders(space, budget, views, best)
+    known = lane_views(space, history, budget, beside) if beside else views
+    contenders = _contenders(space, budget, views, best, lane_lines(known, budget.budget_bytes, space.resolution))
     if contenders:
         nothing_yet = best is None and any(view.failed for view in views.values())
         chosen = _choose(space, budget, contenders, best, nothing_yet)
@@ -80,9 +86,12 @@ def next_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord
 
 
 def _contenders(
-    space: SearchSpace, budget: Budget, views: Mapping[Lane, LaneView], best: Fit | None
+    space: SearchSpace,
+    budget: Budget,
+    views: Mapping[Lane, LaneView],
+    best: Fit | None,
+    lines: Mapping[Lane, Line],
 ) -> list[_Contender]:
-    lines = lane_lines(views, budget.budget_bytes, space.resolution)
     contenders = []
     for lane, view in views.items():
         # The winner's edge is proved in the end; of the others it is enough to know it.

@@ -18,7 +18,7 @@ from oomtune.spec import schema
 from oomtune.spec.dataset import dataset_spec, wrong_in_dataset
 from oomtune.spec.model import model_spec, wrong_in_model
 from oomtune.spec.problems import problems_of
-from oomtune.spec.sections import KerasObject, Range
+from oomtune.spec.sections import KerasObject, Percentiles, Range
 from oomtune.spec.text import Document, Path_, parse_value, read_document
 
 _LENGTH = "sequence_length"
@@ -143,16 +143,41 @@ def _mentions(value: Any, path: Path_) -> Iterator[Path_]:
 
 
 def _between_sections(spec: schema.Spec, document: Document) -> Iterator[Problem]:
+    yield from _between_model_and_the_rest(spec, document)
     effective, batches = spec.training.effective_batch_size, _axis(spec.search.batch_size)
     if effective is not None and effective < batches[0]:
         message = f"expected at least the smallest batch size, {batches[0]}; got {effective}"
         yield _problem(document, ("training", "effective_batch_size"), message)
     lengths = spec.search.sequence_length
-    if lengths is not None and len(_axis(lengths)) > _MOST_LENGTHS:
+    if isinstance(lengths, Percentiles):
+        if spec.dataset is None or spec.dataset.synthetic is not None:
+            yield _problem(document, ("search", _LENGTH, "percentiles"), "needs a dataset that is not synthetic")
+    elif lengths is not None and len(_axis(lengths)) > _MOST_LENGTHS:
         message = f"gives {len(_axis(lengths)):,} lengths, more than {_MOST_LENGTHS:,}; raise multiple_of"
         yield _problem(document, ("search", _LENGTH), message)
     if spec.search.objective == _LENGTH and spec.search.sequence_length is None:
         yield _problem(document, ("search", "objective"), "needs search.sequence_length, which is not set")
+
+
+def _between_model_and_the_rest(spec: schema.Spec, document: Document) -> Iterator[Problem]:
+    """Code that trains by itself has no use for some sections; without it they are needed."""
+    model = spec.model
+    if model.script is None and model.train_step is None:
+        if spec.dataset is None:
+            yield _problem(document, ("dataset",), "this key is missing")
+        return
+    way = "script" if model.script is not None else "train_step"
+    if spec.training.model_fields_set:
+        message = f"a {way} compiles and trains by itself; leave this section out"
+        yield _problem(document, ("training",), message)
+    if model.script is None:
+        return
+    if spec.dataset is not None:
+        yield _problem(document, ("dataset",), "a script reads its own data; leave this section out")
+    for word, axis in (("batch_size", spec.search.batch_size), (_LENGTH, spec.search.sequence_length)):
+        if axis is not None and not any(f"{{{word}}}" in str(arg) for arg in model.script.args):
+            message = f"expected {{{word}}} in one of them, for the {word} under trial: --size {{{word}}}"
+            yield _problem(document, ("model", "script", "args"), message)
 
 
 def _axis(axis: int | list[int] | Range) -> range | tuple[int, ...]:
@@ -162,11 +187,12 @@ def _axis(axis: int | list[int] | Range) -> range | tuple[int, ...]:
 
 
 def _to_domain(spec: schema.Spec, path: Path, folder: Path, every_lane: bool) -> domain.ProbeSpec:
+    lengths = spec.search.sequence_length
     return domain.ProbeSpec(
         name=spec.name or path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".tuned"),
         folder=str(folder),
         model=model_spec(spec.model),
-        dataset=dataset_spec(spec.dataset),
+        dataset=domain.DatasetSpec() if spec.dataset is None else dataset_spec(spec.dataset),
         training=_training(spec.training),
         space=_space(spec, every_lane),
         device=domain.DeviceRequest(
@@ -182,6 +208,8 @@ def _to_domain(spec: schema.Spec, path: Path, folder: Path, every_lane: bool) ->
             confirm_steps=spec.trial.confirm_steps,
             timeout_s=spec.trial.timeout,
         ),
+        length_percentiles=tuple(lengths.percentiles) if isinstance(lengths, Percentiles) else (),
+        length_multiple_of=lengths.multiple_of if isinstance(lengths, Percentiles) else 1,
     )
 
 
@@ -209,9 +237,12 @@ def _space(spec: schema.Spec, every_lane: bool) -> domain.SearchSpace:
         # A batch above the effective one is not what was asked for.
         batches = batches[: bisect_right(batches, effective)]
     lengths = spec.search.sequence_length
+    # What percentiles stand for is known when the data was read.
+    known = () if lengths is None or isinstance(lengths, Percentiles) else tuple(_axis(lengths))
     return domain.SearchSpace(
         batch_sizes=batches,
-        sequence_lengths=None if lengths is None else tuple(_axis(lengths)),
+        sequence_lengths=None if lengths is None else known,
+        most_buckets=spec.search.buckets,
         precisions=tuple(dict.fromkeys(spec.search.precision)),
         remats=tuple(spec.search.remat),
         objective=domain.Objective(spec.search.objective),

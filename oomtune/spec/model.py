@@ -15,6 +15,9 @@ from oomtune.spec.text import Path_
 
 _IN_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
+_KERAS_FILE: Path_ = ("model", "keras_file")
+_SCRIPT_PATH: Path_ = ("model", "script", "path")
+
 Wrong = tuple[Path_, str]
 
 
@@ -33,6 +36,10 @@ def model_spec(model: Model) -> domain.ModelSpec:
         keras_file=model.keras_file,
         allow_code=model.allow_code,
         application=application,
+        train_step=model.train_step,
+        script=None
+        if model.script is None
+        else domain.Script(path=model.script.path, args=tuple(map(str, model.script.args))),
     )
 
 
@@ -42,9 +49,11 @@ def wrong_in_model(model: Any, folder: Path) -> Iterator[Wrong]:
     layers = model.get("layers")
     if isinstance(layers, list):
         yield from _wrong_in_layers(layers)
-    file = model.get("keras_file")
-    if isinstance(file, str) and not is_file(folder / file):
-        yield ("model", "keras_file"), f"no such file: {folder / file}"
+    script = model.get("script")
+    script_path = script.get("path") if isinstance(script, dict) else None
+    for path, file in ((_KERAS_FILE, model.get("keras_file")), (_SCRIPT_PATH, script_path)):
+        if isinstance(file, str) and not is_file(folder / file):
+            yield path, f"no such file: {folder / file}"
     if isinstance(model.get("application"), dict):
         yield from _wrong_in_application(model["application"], folder)
 

@@ -16,7 +16,10 @@ from oomtune.spec.text import Document, Path_
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-_TAGS = {"number", "list", "mapping", "text", "tensor", "named"}
+_PATTERNS = {
+    r"\.py$": "expected a Python file, whose name ends in .py",
+    r"\.(keras|h5|hdf5|json)$": "expected a file whose name ends in .keras, .h5, .hdf5 or .json",
+}
 _EXPECTED = {
     "int_type": "expected a whole number",
     "int_parsing": "expected a whole number",
@@ -35,7 +38,7 @@ def problems_of(error: ValidationError, document: Document) -> list[Problem]:
     """One problem for each thing wrong, in the order of the file."""
     found: dict[tuple[Path_, str], Problem] = {}
     for detail in error.errors(include_url=False):
-        path = tuple(part for part in detail["loc"] if part not in _TAGS and not _is_branch(part))
+        path = tuple(part for part in detail["loc"] if not _is_branch(part))
         message = _message(detail, path)
         found.setdefault((path, message), Problem(where=document.place(path), key=_dotted(path), message=message))
     return _merge_branches(list(found.items()))
@@ -60,9 +63,12 @@ def _merge_branches(found: list[tuple[tuple[Path_, str], Problem]]) -> list[Prob
 
 
 def _is_branch(part: str | int) -> bool:
-    """Pydantic names the alternative of a union it tried, e.g. `literal['auto']` or `constrained-int`."""
+    """Pydantic names the alternative of a union it tried, e.g. `literal['auto']` or `constrained-int`; ours are in
+    angle brackets."""
     return isinstance(part, str) and (
-        "[" in part or part in {"int", "str", "bool", "float", "constrained-int", "constrained-float"}
+        "[" in part
+        or part.startswith("<")
+        or part in {"int", "str", "bool", "float", "constrained-int", "constrained-float"}
     )
 
 
@@ -103,7 +109,7 @@ def _expected(kind: str, context: dict[str, Any], fallback: str) -> str:
         name, words = bounds[kind]
         return f"expected {words.format(_plain(context[name]))}"
     if kind == "string_pattern_mismatch":
-        return "expected package.module:function"
+        return _PATTERNS.get(context["pattern"], "expected package.module:function")
     return _EXPECTED.get(kind, fallback)
 
 

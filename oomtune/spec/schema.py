@@ -8,7 +8,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 from oomtune.spec.data_schema import Dataset
 from oomtune.spec.model_schema import Model
-from oomtune.spec.sections import Axis, Duration, Named, Positive, Precision, Range, Section, Size, read_size, shape_of
+from oomtune.spec.sections import (
+    Axis,
+    Duration,
+    LengthAxis,
+    Named,
+    Positive,
+    Precision,
+    Range,
+    Section,
+    Size,
+    read_size,
+    shape_of,
+)
 
 
 class Training(Section):
@@ -18,7 +30,7 @@ class Training(Section):
     jit_compile: bool | Literal["auto"] = "auto"
     effective_batch_size: Positive | None = None
     validation_batch_size: Annotated[
-        Annotated[Positive, Tag("number")] | Annotated[Literal["same", "none"], Tag("text")],
+        Annotated[Positive, Tag("<number>")] | Annotated[Literal["same", "none"], Tag("<text>")],
         Discriminator(shape_of, custom_error_type="size", custom_error_message="expected same, none or a whole number"),
     ] = "same"
     run_eagerly: bool = False
@@ -26,10 +38,11 @@ class Training(Section):
 
 class Search(Section):
     batch_size: Axis = Range(min=1, max=1024)
-    sequence_length: Axis | None = None
+    sequence_length: LengthAxis | None = None
     precision: Annotated[list[Precision], Field(min_length=1)] = ["float32"]
     remat: Annotated[list[Literal["none"]], Field(min_length=1, max_length=1)] = ["none"]
     objective: Literal["tokens", "batch_size", "sequence_length", "throughput"] = "tokens"
+    buckets: Annotated[int, Field(ge=0, le=16, description="how many the answer may have; 0 is none")] = 4
     resolution: Annotated[float, Field(ge=0, le=0.5)] = 0.02
 
 
@@ -77,7 +90,7 @@ class Spec(Section):
 
     name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     model: Model
-    dataset: Dataset
+    dataset: Dataset | None = Field(None, description="needed unless a script or train_step has its own")
     training: Training = Training()
     search: Search = Search()
     device: DeviceSection = DeviceSection()

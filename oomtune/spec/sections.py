@@ -25,8 +25,8 @@ def shape_of(value: Any) -> str | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, BaseModel):
-        return "mapping"
-    return {int: "number", list: "list", dict: "mapping", str: "text"}.get(type(value))
+        return "<mapping>"
+    return {int: "<number>", list: "<list>", dict: "<mapping>", str: "<text>"}.get(type(value))
 
 
 def read_size(value: Any) -> int:
@@ -70,13 +70,40 @@ class Range(Section):
 
 
 Axis = Annotated[
-    Annotated[Positive, Tag("number")]
-    | Annotated[list[Positive], Field(min_length=1, max_length=10_000), Tag("list")]
-    | Annotated[Range, Tag("mapping")],
+    Annotated[Positive, Tag("<number>")]
+    | Annotated[list[Positive], Field(min_length=1, max_length=10_000), Tag("<list>")]
+    | Annotated[Range, Tag("<mapping>")],
     Discriminator(
         shape_of,
         custom_error_type="axis",
         custom_error_message="expected a whole number, a list of them, or a mapping with min, max and multiple_of",
+    ),
+]
+
+
+class Percentiles(Section):
+    """The lengths that these percentiles of the data have, rounded up to a multiple of `multiple_of`."""
+
+    percentiles: Annotated[list[Annotated[float, Field(gt=0, le=100)]], Field(min_length=1, max_length=100)]
+    multiple_of: Positive = 1
+
+
+def _length_axis(value: Any) -> str | None:
+    if isinstance(value, Percentiles) or (isinstance(value, dict) and "percentiles" in value):
+        return "<percentiles>"
+    return shape_of(value)
+
+
+LengthAxis = Annotated[
+    Annotated[Positive, Tag("<number>")]
+    | Annotated[list[Positive], Field(min_length=1, max_length=10_000), Tag("<list>")]
+    | Annotated[Range, Tag("<mapping>")]
+    | Annotated[Percentiles, Tag("<percentiles>")],
+    Discriminator(
+        _length_axis,
+        custom_error_type="axis",
+        custom_error_message="expected a whole number, a list of them, or a mapping with min, max and multiple_of, or "
+        "with percentiles",
     ),
 ]
 
@@ -89,7 +116,7 @@ class KerasObject(Section):
 
 
 Named = Annotated[
-    Annotated[str, Tag("text")] | Annotated[KerasObject, Tag("mapping")],
+    Annotated[str, Tag("<text>")] | Annotated[KerasObject, Tag("<mapping>")],
     Discriminator(
         shape_of,
         custom_error_type="named",

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +29,7 @@ _TAIL_BYTES = 16_384
 _START_S = 180.0
 _ANSWER_S = 60.0
 _LAST_WORDS_S = 10.0
+_LOOK_EVERY_S = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +78,12 @@ class WorkerHost:
                 start_new_session=True,
             )
 
-    def call(self, order: bytes, *, timeout_s: float) -> Exit:
-        """Run one piece of work and wait for its end, however it ends."""
+    def call(self, order: bytes, *, timeout_s: float, watch: Callable[[bytes], None] | None = None) -> Exit:
+        """Run one piece of work and wait for its end, however it ends; `watch` is shown what it notes meanwhile."""
         self.wait_until_ready()
         scratch = self._scratch(order)
         try:
-            return self._call(scratch, timeout_s)
+            return self._call(scratch, timeout_s, watch or _nobody)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -97,7 +99,7 @@ class WorkerHost:
             ) from None
         return scratch
 
-    def _call(self, scratch: Path, timeout_s: float) -> Exit:
+    def _call(self, scratch: Path, timeout_s: float, watch: Callable[[bytes], None]) -> Exit:
         began = time.monotonic()
         reply_out, reply_in = os.pipe()
         with os.fdopen(reply_out, "rb", buffering=0) as pipe:
@@ -108,26 +110,31 @@ class WorkerHost:
             finally:
                 os.close(reply_in)
             self._child = int(self._message(time.monotonic() + _ANSWER_S)["started"])
-            reply, timed_out = self._read_reply(pipe.fileno(), began + timeout_s)
+            note = scratch / "so_far.json"
+            reply, timed_out = self._read_reply(pipe.fileno(), began + timeout_s, lambda: watch(_contents(note)))
             if timed_out:
                 self._kill_child()
             exit_code = self._await_exit()
         return Exit(
             reply=reply,
-            so_far=_contents(scratch / "so_far.json"),
+            so_far=_contents(note),
             exit_code=exit_code,
             output_tail=_tail(scratch / "output.txt"),
             timed_out=timed_out,
             duration_s=time.monotonic() - began,
         )
 
-    def _read_reply(self, descriptor: int, deadline: float) -> tuple[bytes, bool]:
+    def _read_reply(self, descriptor: int, deadline: float, look: Callable[[], None]) -> tuple[bytes, bool]:
         """All that came on the reply pipe until it closed, and whether the deadline came first."""
         chunks: list[bytes] = []
         while True:
-            readable, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
-            if not readable:
+            left_s = max(0.0, deadline - time.monotonic())
+            readable, _, _ = select.select([descriptor], [], [], min(left_s, _LOOK_EVERY_S))
+            look()
+            if not readable and left_s == 0.0:
                 return b"", True
+            if not readable:
+                continue
             chunk = os.read(descriptor, 65536)
             if not chunk:
                 return b"".join(chunks), False
@@ -201,6 +208,10 @@ class WorkerHost:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _nobody(_note: bytes) -> None:
+    """Watches nothing."""
 
 
 def _contents(path: Path) -> bytes:

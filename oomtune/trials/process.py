@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 from pydantic import TypeAdapter, ValidationError
 
 from oomtune.domain import Budget, Device, Outcome, ProbeSpec, Reply, Stage, Trial, WorkOrder
+from oomtune.trials.asking import order_document
 from oomtune.trials.host import Exit, Mode, WorkerHost
 from oomtune.trials.outcome import Ending, decide
 from oomtune.trials.runner import TimeUp
 
-_ORDER = TypeAdapter(WorkOrder)
 _REPLY = TypeAdapter(Reply)
 
 # oneDNN's name for everything but the matrix tiles (AMX) that some virtual machines list and can't run.
@@ -65,8 +65,9 @@ class _ProcessRunner:
             settings=self.spec.trial,
             device=self.device,
             budget=self.budget,
+            scan=self.spec.scan,
         )
-        document = _ORDER.dump_json(order)
+        document = order_document("trial", order)
         ended = self._call(document, stop_at)
         if self._mended(ended):
             ended = self._call(document, stop_at)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import sys
 import threading
 import traceback
 from pathlib import Path
+from typing import Any, NoReturn
 
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
@@ -16,9 +18,9 @@ import tensorflow as tf  # noqa: F401
 from pydantic import TypeAdapter
 
 import oomtune
-from oomtune.domain import RaisedError, Reply, WorkOrder
+from oomtune.domain import InspectOrder, RaisedError, Reply, Scan, ScanOrder, WorkOrder
 from oomtune.errors import OomtuneError
-from oomtune.worker import describe, device, stall, training
+from oomtune.worker import apart, describe, device, inspection, loop, script, sources, stall, training, worst
 from oomtune.worker.lifeline import die_with_parent
 from oomtune.worker.progress import Progress
 
@@ -33,7 +35,7 @@ class _Mouth:
         self.reply_fd = reply_fd
         self.lock = threading.Lock()
 
-    def say(self, document: bytes) -> None:
+    def say(self, document: bytes) -> NoReturn:
         # Never released: after the reply nothing else may be said. A clean exit can't be relied on after an
         # out-of-memory error (freed twice, XLA aborts), so the process leaves without one.
         self.lock.acquire()
@@ -42,26 +44,86 @@ class _Mouth:
         os._exit(0)
 
 
-def run(*, scratch: str, reply_fd: int, parent_pid: int) -> None:
+def run(*, scratch: str, reply_fd: int, parent_pid: int) -> NoReturn:
     """Carry out the order in the scratch folder, reply, and leave."""
     die_with_parent(parent_pid)
     mouth = _Mouth(reply_fd)
-    text = (Path(scratch) / "order.json").read_bytes()
-    if text == b"describe":
-        mouth.say(describe.describe())
-    order = dataclasses.replace(_ORDER.validate_json(text), scratch=scratch)
+    told = json.loads((Path(scratch) / "order.json").read_bytes())
+    if told["do"] != "trial":
+        _answer(told["do"], told["order"], scratch, mouth)
+    order = dataclasses.replace(_ORDER.validate_python(told["order"]), scratch=scratch)
     progress = Progress(note=lambda so_far: _note(scratch, so_far))
+    if order.trial.climb and order.model.trains_itself:
+        error = apart.climb(order, progress, _in_own_process)
+        mouth.say(_REPLY.dump_json(progress.reply(error)))
+    _perform(order, progress, mouth)
 
-    def reply(error: BaseException | None = None) -> None:
+
+def _answer(word: str, order: Any, scratch: str, mouth: _Mouth) -> NoReturn:
+    """Do what is not a trial, and say what came of it."""
+    value: Any = None
+    error: RaisedError | None = None
+    try:
+        match word:
+            case "describe":
+                value = describe.describe()
+            case "inspect":
+                value = inspection.inspect(TypeAdapter(InspectOrder).validate_python(order))
+            case _:
+                value = _scanned(TypeAdapter(ScanOrder).validate_python(order), Path(scratch) / "so_far.json")
+    except BaseException as caught:  # noqa: BLE001 - whatever the user's code raises has to cross the pipe
+        error = raised(caught)
+    mouth.say(TypeAdapter(Any).dump_json({"value": value, "error": error}))
+
+
+def _scanned(order: ScanOrder, note: Path) -> Scan:
+    def tell(samples: int, share: float) -> None:
+        draft = note.with_suffix(".draft")
+        draft.write_text(json.dumps({"samples": samples, "share": share}))
+        draft.replace(note)
+
+    found, samples = sources.scan(order.dataset, order.folder, tell)
+    worst.save(samples, Path(order.rows_path))
+    return dataclasses.replace(found, rows_path=order.rows_path)
+
+
+def _perform(order: WorkOrder, progress: Progress, mouth: _Mouth) -> NoReturn:
+    def reply(error: BaseException | None = None) -> NoReturn:
         mouth.say(_REPLY.dump_json(progress.reply(None if error is None else raised(error))))
 
     try:
         device.prepare(order)
         stall.watch(order, on_stall=reply)
-        training.run(order, progress)
+        if order.model.script is not None:
+            script.run(order, progress, reply)
+        elif order.model.train_step is not None:
+            loop.run(order, progress)
+        else:
+            training.run(order, progress)
     except BaseException as error:  # noqa: BLE001 - whatever the user's code raises has to cross the pipe
         reply(error)
     reply()
+
+
+def _in_own_process(order: WorkOrder) -> Reply:
+    """The reply of a process forked for this order alone. If it ends without one, this process ends as it did."""
+    reply_out, reply_in = os.pipe()
+    parent_pid = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reply_out)
+        die_with_parent(parent_pid)
+        _perform(order, Progress(note=lambda _: None), _Mouth(reply_in))
+    os.close(reply_in)
+    with os.fdopen(reply_out, "rb") as pipe:
+        document = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    if not document:
+        code = os.waitstatus_to_exitcode(status)
+        if code < 0:
+            os.kill(os.getpid(), -code)
+        os._exit(code)
+    return _REPLY.validate_json(document)
 
 
 def _note(scratch: str, so_far: Reply) -> None:

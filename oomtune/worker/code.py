@@ -30,6 +30,11 @@ def load_module(name: str, folder: str, key: str) -> Any:
             sys.path.insert(0, place)
     try:
         return importlib.import_module(name)
+    except SystemExit as error:
+        raise TrialCrashed(
+            f"{key}: importing {name!r} ended the process: sys.exit({error.code!r})",
+            hint="keep what runs a program under: if __name__ == '__main__':",
+        ) from error
     except ModuleNotFoundError as error:
         missing = error.name or name
         if missing != name and not name.startswith(f"{missing}."):
@@ -45,10 +50,23 @@ def arguments_for(
     """The spec's arguments, and of the candidate's values those that the function takes."""
     accepted = inspect.signature(function).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values())
-    offered = {word: getattr(candidate, word) for word in _OFFERED if takes_all or word in accepted}
+    offered: dict[str, Any] = {word: getattr(candidate, word) for word in _OFFERED if takes_all or word in accepted}
+    if "candidate" in accepted:
+        offered["candidate"] = candidate
     unknown = sorted(set(args) - set(accepted))
     if unknown and not takes_all:
         raise TrialCrashed(
             f"model.args: {name} takes no argument {unknown[0]!r}", hint=f"it takes: {', '.join(accepted) or 'none'}"
         )
+    missing = [word for word, parameter in accepted.items() if _is_required(parameter) and word not in offered | args]
+    if missing:
+        raise TrialCrashed(
+            f"model.args: {name} needs {' and '.join(map(repr, missing))}",
+            hint="set them in model.args, or give them defaults",
+        )
     return offered | args
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    several = (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and parameter.kind not in several

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
-
 import keras
 import tensorflow as tf
 
 
-def describe() -> bytes:
-    """A JSON document: versions, whether the build has CUDA, and each GPU with the memory TensorFlow would take."""
+def describe() -> dict[str, object]:
+    """Versions, whether the build has CUDA, and each GPU with the memory TensorFlow would take."""
     build = tf.sysconfig.get_build_info()
     cards = tf.config.list_physical_devices("GPU")
     limits = _memory_limits() if cards else []
-    return json.dumps(
-        {
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
-            "cuda_build": bool(build.get("is_cuda_build") or build.get("is_rocm_build")),
-            "cuda_version": build.get("cuda_version"),
-            "gpus": [_card(card, limit) for card, limit in zip(cards, limits, strict=True)],
-        }
-    ).encode()
+    return {
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "cuda_build": bool(build.get("is_cuda_build") or build.get("is_rocm_build")),
+        "cuda_version": build.get("cuda_version"),
+        "gpus": [_card(card, limit) for card, limit in zip(cards, limits, strict=True)],
+    }
 
 
 def _card(card: tf.config.PhysicalDevice, limit_bytes: int) -> dict[str, object]:

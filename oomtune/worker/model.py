@@ -14,16 +14,43 @@ from oomtune.errors import TrialCrashed
 from oomtune.worker import code, layers, saved
 from oomtune.worker.layers import first_words, with_length
 
+_OPEN = "build it with an input length of None to train on batches of several lengths"
 
-def build(order: WorkOrder, candidate: Candidate) -> keras.Model:
-    """The model under the candidate's precision policy, compiled as the spec says."""
+
+def build(order: WorkOrder, candidate: Candidate, *, any_length: bool = False) -> keras.Model:
+    """The model under the candidate's precision policy, compiled as the spec says; with `any_length` one that takes
+    samples of other lengths too."""
     keras.config.set_dtype_policy(candidate.precision)
-    model = _made(order.model, order.folder, candidate)
+    model = made(order.model, order.folder, candidate)
+    if any_length:
+        model = _opened(model, candidate.sequence_length)
     _compile(model, order, candidate)
     return model
 
 
-def _made(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.Model:
+def _opened(model: keras.Model, length: int | None) -> keras.Model:
+    """The same model with its length left open, where it was fixed."""
+    inputs = getattr(model, "inputs", None)
+    if not inputs or all(len(tensor.shape) < 2 or tensor.shape[1] != length for tensor in inputs):
+        return model
+    if model.compiled:
+        raise TrialCrashed(f"the model comes compiled for {length} steps a sample", hint=_OPEN)
+    opened = [
+        keras.Input(
+            (None, *tensor.shape[2:]) if tensor.shape[1:2] == (length,) else tensor.shape[1:],
+            dtype=tensor.dtype,
+            name=tensor.name,
+        )
+        for tensor in inputs
+    ]
+    try:
+        return keras.models.clone_model(model, input_tensors=opened if len(opened) > 1 else opened[0])
+    except (TypeError, ValueError) as error:
+        raise TrialCrashed(f"the model takes {length} steps a sample only: {first_words(error)}", hint=_OPEN) from None
+
+
+def made(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.Model:
+    """The model as the spec describes it, under the policy that is set; compiled only if it comes so."""
     if spec.builder is not None:
         return _from_builder(spec, folder, candidate)
     if spec.keras_file is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +11,17 @@ import keras
 
 from oomtune.calibration import next_size
 from oomtune.domain import Candidate, Point, Purpose, Stage, WorkOrder
-from oomtune.errors import TrialCrashed
-from oomtune.worker import data, device, model, stall
+from oomtune.worker import data, device, model
 from oomtune.worker.progress import Progress
+from oomtune.worker.witness import OverBudget, Witness, steps_wanted
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 # From here on a climb's sizes are run as an answer would be.
 _NEAR_SHARE = 0.5
+# Buckets that take turns have so many each, at least.
+_TURNS = 4
 
 
 def run(order: WorkOrder, progress: Progress) -> None:
@@ -28,7 +29,7 @@ def run(order: WorkOrder, progress: Progress) -> None:
     candidate = order.trial.candidate
     progress.batch_size = candidate.batch_size
     progress.stage = Stage.BUILD
-    network = model.build(order, candidate)
+    network = model.build(order, candidate, any_length=bool(order.trial.buckets))
     progress.jit_compile = bool(network.jit_compile)
     if order.trial.purpose is Purpose.CALIBRATE:
         _climb(order, network, progress)
@@ -37,67 +38,36 @@ def run(order: WorkOrder, progress: Progress) -> None:
     progress.stage = Stage.DONE
 
 
-class _OverBudget(Exception):
-    """The peak is over the budget: that is the answer, and no further step can change it."""
+class FitWitness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships no types
+    """A witness to the steps of `Model.fit`."""
 
-
-class _Witness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships no types
-    """Times each step, reads memory after it, and checks that the loss is a number."""
-
-    def __init__(self, order: WorkOrder, progress: Progress, warmup_steps: int) -> None:
+    def __init__(self, witness: Witness) -> None:
         super().__init__()
-        self.order = order
-        self.progress = progress
-        self.warmup_left = warmup_steps
-        self.steps_seen = 0
-        self.began = 0.0
+        self.witness = witness
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        self.progress.stage = Stage.WARMUP if self.warmup_left else Stage.TRAIN
-        self.began = time.perf_counter()
+        self.witness.step_begins()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        loss = float((logs or {}).get("loss", 0.0))  # also waits for the device to finish the step
-        stall.forgive(self.order)
-        step_ms = (time.perf_counter() - self.began) * 1000
-        self.steps_seen += 1
-        current, self.progress.peak_bytes = device.memory(self.order)
-        if not math.isfinite(loss):
-            precision = self.order.trial.candidate.precision
-            raise TrialCrashed(
-                f"the loss is {loss} at step {self.steps_seen} under {precision}",
-                hint="check the loss and the learning rate"
-                + ("" if precision == "float32" else f", or leave {precision} out of search.precision"),
-            )
-        if self.warmup_left:
-            self.warmup_left -= 1
-        else:
-            self.progress.step_ms.append(step_ms)
-            self.progress.memory_after_step_bytes.append(current)
-        if self.progress.peak_bytes > self.order.budget.budget_bytes:
-            raise _OverBudget
+        self.witness.step_ended(float((logs or {}).get("loss", 0.0)))  # also waits for the device
 
     def on_test_begin(self, logs: Any = None) -> None:
-        self.progress.stage = Stage.VALIDATE
+        self.witness.validation_begins()
 
     def on_test_end(self, logs: Any = None) -> None:
-        stall.forgive(self.order)
-        self.progress.validated = True
-        self.progress.peak_bytes = device.memory(self.order)[1]
+        self.witness.validation_ended()
 
 
 def _train(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
     """Steps, a validation pass in the middle, and steps after it: training that goes on after an epoch's end needs
     more than training that has only begun."""
-    settings, candidate = order.settings, order.trial.candidate
-    confirming = order.trial.purpose is Purpose.CONFIRM
-    steps = settings.warmup_steps + (settings.confirm_steps if confirming else settings.steps)
+    candidate, buckets = order.trial.candidate, order.trial.buckets
     progress.stage = Stage.DATA
     _fit(
         network,
-        data.pipeline(order, candidate),
-        steps=steps,
-        witness=_Witness(order, progress, settings.warmup_steps),
+        data.by_turns(order) if buckets else data.pipeline(order, candidate),
+        steps=max(steps_wanted(order), _TURNS * len(buckets)),
+        witness=Witness(order, progress),
         validation=_validation(order, candidate),
     )
     progress.peak_bytes = device.memory(order)[1]
@@ -107,6 +77,8 @@ def _validation(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset | Non
     size = order.training.validation_batch_size
     if size == 0:
         return None
+    if order.trial.buckets:
+        return data.by_turns(order, size)
     return data.pipeline(order, candidate.lane.at(size or candidate.batch_size))
 
 
@@ -124,9 +96,8 @@ def _climb(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
         _fit(
             network,
             batches,
-            # Two steps after warm-up: the peak of one alone is noisy.
-            steps=order.settings.warmup_steps + (4 if near else 2),
-            witness=_Witness(order, progress, order.settings.warmup_steps),
+            steps=steps_wanted(order) + (2 if near else 0),
+            witness=Witness(order, progress),
             validation=_validation(order, lane.at(size)) if near else None,
         )
         peak_bytes = device.memory(order)[1]
@@ -140,7 +111,7 @@ def _fit(
     batches: tf.data.Dataset,
     *,
     steps: int,
-    witness: _Witness,
+    witness: Witness,
     validation: tf.data.Dataset | None,
 ) -> None:
     epochs = 1 if validation is None else 2
@@ -148,14 +119,14 @@ def _fit(
         # What `fit` does for a model that is not built yet. With every variable made beforehand the step is traced
         # once, not twice; the graph is the same.
         network._symbolic_build(data_batch=batches.element_spec)
-    with warnings.catch_warnings(), contextlib.suppress(_OverBudget):
+    with warnings.catch_warnings(), contextlib.suppress(OverBudget):
         warnings.filterwarnings("ignore", message="`shuffle=True` was passed")
         network.fit(
             batches,
             steps_per_epoch=math.ceil(steps / epochs),
             epochs=epochs,
             verbose=0,
-            callbacks=[witness],
+            callbacks=[FitWitness(witness)],
             validation_data=validation,
             validation_steps=None if validation is None else 1,
         )

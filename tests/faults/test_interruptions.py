@@ -105,6 +105,7 @@ def test_a_worker_that_is_killed_is_an_environment_problem_and_the_ledger_is_kep
 
 def test_a_worker_killed_between_two_trials_is_said_too() -> None:
     from oomtune.errors import WorkerBroken
+    from oomtune.trials.asking import order_document
     from oomtune.trials.host import WorkerHost
 
     host = WorkerHost("spawn")
@@ -113,7 +114,7 @@ def test_a_worker_killed_between_two_trials_is_said_too() -> None:
         os.kill(host._process.pid, signal.SIGKILL)
         host._process.wait()
         with pytest.raises(WorkerBroken, match="ended by itself"):
-            host.call(b"describe", timeout_s=5)
+            host.call(order_document("describe"), timeout_s=5)
     finally:
         host.close()
 

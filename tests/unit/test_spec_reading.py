@@ -101,8 +101,14 @@ trial:
         ({"search__objective": "sequence_length"}, "search.objective: needs search.sequence_length, which is not set"),
         ({"search__remat": ["full"]}, "search.remat[0]: expected none; got 'full'"),
         ({"search__resolution": "fine"}, "search.resolution: expected a number; got 'fine'"),
-        ({"model__builder": "m:build"}, "model: expected exactly one of layers, builder, keras_file and application"),
-        ({"model__layers": None}, "model: expected exactly one of layers, builder, keras_file and application"),
+        (
+            {"model__builder": "m:build"},
+            "model: expected exactly one of layers, builder, keras_file, application, train_step and script",
+        ),
+        (
+            {"model__layers": None},
+            "model: expected exactly one of layers, builder, keras_file, application, train_step and script",
+        ),
         ({"model__layers": None, "model__builder": "not a builder"}, "model.builder: expected package.module:function"),
         ({"dataset__npz": {"path": "no.npz"}}, "dataset.npz.path: no such file"),
         ({"dataset__synthetic__inputs__shape": ["sequence_length"]}, "stands for search.sequence_length, which is not"),

@@ -1,0 +1,116 @@
+"""`oomtune init [SPEC]`: write a commented starter spec that probes as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oomtune.cli import options
+from oomtune.errors import OutputNotWritable, UsageProblem
+
+_SAVED = (".keras", ".h5", ".hdf5", ".json")
+# A builder that takes a length is given one that no other dimension is likely to have.
+_LENGTH = 137
+_TIMEOUT_S = 600.0
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SPEC] [SOURCE]", show_default=False,
+        help="The spec to write; and what to make it from: a .keras file, module:function, or a script.",
+    ),
+]  # fmt: skip
+
+
+def command(words: Words = None, force: options.Force = False, quiet: options.Quiet = False) -> int:
+    """Write a commented starter spec: for a saved model, for a function that builds one, for a training script, or
+    for a small model to begin with. Shapes and types are filled in as far as they can be seen.
+
+    For example: oomtune init, oomtune init model.keras, oomtune init spec.yaml my_package.models:build,
+    oomtune init train.py
+    """
+    spec, source = _told(words or [])
+    if spec.exists() and not force:
+        raise UsageProblem(f"{spec} exists and is left as it is", hint="give another name, or --force")
+    text = _text(spec, source)
+    try:
+        spec.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputNotWritable(f"{spec} can't be written: {error.strerror}", hint="give another name") from None
+    if not quiet:
+        print(f"wrote {spec}; probe it with: oomtune probe {spec}")
+    return 0
+
+
+def _told(words: list[str]) -> tuple[Path, str | None]:
+    """The spec to write and what to make it from, in whichever order they were given."""
+    specs = [word for word in words if word.endswith((".yaml", ".yml"))]
+    sources = [word for word in words if word not in specs]
+    if len(specs) > 1 or len(sources) > 1:
+        raise UsageProblem("expected at most one spec and one source", hint="see: oomtune init --help")
+    source = sources[0] if sources else None
+    stem = "model" if source is None else Path(source.partition(":")[0].rpartition(".")[2]).stem
+    if source is not None and ":" not in source:
+        stem = Path(source).stem
+    return Path(specs[0] if specs else f"{stem}.yaml"), source
+
+
+def _text(spec: Path, source: str | None) -> str:
+    from oomtune import starter
+
+    if source is None:
+        return starter.starter(str(spec))
+    if source.endswith(".py"):
+        return _for_script(spec, source)
+    way = "builder" if ":" in source else "keras_file"
+    if way == "keras_file" and not source.endswith(_SAVED):
+        raise UsageProblem(
+            f"{source}: expected a .keras file, module:function, a .py script, or nothing",
+            hint="see: oomtune init --help",
+        )
+    return _for_model(spec, way, source)
+
+
+def _for_script(spec: Path, source: str) -> str:
+    from oomtune import starter
+
+    try:
+        text = starter.from_script(str(spec), _from(spec, source), Path(source).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, SyntaxError) as error:
+        raise UsageProblem(f"{source} can't be read: {error}") from None
+    if text is None:
+        raise UsageProblem(
+            f"{source} has no option for its batch size", hint="give it one, such as --batch-size, and try again"
+        )
+    return text
+
+
+def _for_model(spec: Path, way: str, source: str) -> str:
+    from oomtune import starter
+    from oomtune.domain import Inspection, InspectOrder, ModelSpec
+    from oomtune.trials.asking import ask
+    from oomtune.trials.host import WorkerHost
+
+    named = source if way == "builder" else _from(spec, source)
+    if way == "keras_file" and not Path(source).is_file():
+        raise UsageProblem(f"no such file: {source}")
+    host = WorkerHost("spawn", {"CUDA_VISIBLE_DEVICES": "-1"})
+    try:
+        order = InspectOrder(
+            model=ModelSpec(builder=source) if way == "builder" else ModelSpec(keras_file=named),
+            folder=str(spec.resolve().parent),
+            sequence_length=_LENGTH if way == "builder" else None,
+        )
+        seen = ask(host, "inspect", order, Inspection, timeout_s=_TIMEOUT_S)
+    finally:
+        host.close()
+    return starter.from_model(str(spec), way, named, seen)
+
+
+def _from(spec: Path, source: str) -> str:
+    """The source as the spec has to name it: paths are relative to the spec."""
+    import os
+
+    return os.path.relpath(Path(source).resolve(), spec.resolve().parent)

@@ -1,0 +1,59 @@
+"""The files that a spec names: which they are, and how to tell whether they have changed."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+# Files larger than this together are told apart by samples of their bytes, their sizes and their times.
+_WHOLE_BYTES = 256 * 1024**2
+_PIECE_BYTES = 1024**2
+_PIECES = 16
+
+
+def found_at(paths: Iterable[str], folder: Path | str, *, folders: bool = False) -> list[Path]:
+    """The files (or folders) that paths and patterns stand for, each once, from the spec's folder.
+
+    The border and the worker both ask here, so that a pattern means the same to both.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        names = [path] if _is_there(Path(folder, path), folders) else []
+        # A name such as data[1].csv is a pattern too; it stands for itself if there is such a file.
+        names = names or sorted(glob.glob(path, root_dir=folder, recursive=True))  # noqa: PTH207 - paths may be absolute
+        found |= dict.fromkeys(there for name in names if _is_there(there := Path(folder, name), folders))
+    return list(found)
+
+
+def _is_there(path: Path, folders: bool) -> bool:
+    try:
+        return path.is_dir() if folders else path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+def digests(paths: Iterable[Path]) -> dict[str, str]:
+    """A digest of each file."""
+    files = sorted(set(paths))
+    whole = sum(path.stat().st_size for path in files) <= _WHOLE_BYTES
+    return {str(path): _digest(path) if whole else _sampled_digest(path) for path in files}
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _sampled_digest(path: Path) -> str:
+    state = path.stat()
+    digest = hashlib.sha256(f"{state.st_size}-{state.st_mtime_ns}".encode())
+    with path.open("rb") as file:
+        for piece in range(_PIECES):
+            file.seek(max(0, (state.st_size - _PIECE_BYTES) * piece // (_PIECES - 1)))
+            digest.update(file.read(_PIECE_BYTES))
+    return digest.hexdigest()

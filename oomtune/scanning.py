@@ -1,0 +1,108 @@
+"""Reading the data once, before the search: asked of a worker, and kept until the data changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from oomtune.domain import DatasetSpec, ProbeSpec, Scan, ScanOrder
+from oomtune.errors import OutputNotWritable, Problem, SpecProblem
+from oomtune.observer import Observer
+from oomtune.trials.asking import ask
+from oomtune.trials.host import WorkerHost
+
+_SCAN = TypeAdapter(Scan)
+_TIMEOUT_S = 24 * 3600.0
+
+
+def scan_data(
+    spec: ProbeSpec, key: Mapping[str, Any], folder: Path, host: WorkerHost, observer: Observer
+) -> Scan | None:
+    """What the data is like; None for data that is made up, or that the model's own code reads.
+
+    `key` is all that decides what a scan would show: one that was kept under it in `folder` is taken instead. What a
+    function of the user's own returns is read anew each time, as nobody knows what it depends on.
+    """
+    dataset = spec.dataset
+    if dataset == DatasetSpec() or dataset.synthetic is not None:
+        return None
+    name = hashlib.sha256(json.dumps(key, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    kept, rows = folder / "scans" / f"{name}.json", folder / "scans" / f"{name}.npz"
+    if dataset.python is None and (known := _kept(kept, rows)) is not None:
+        return known
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        order = ScanOrder(dataset=dataset, folder=spec.folder, rows_path=str(rows))
+        scan = ask(host, "scan", order, Scan, timeout_s=_TIMEOUT_S, watch=lambda note: _tell(note, observer))
+        kept.write_bytes(_SCAN.dump_json(scan))
+    except OSError as error:
+        raise OutputNotWritable(
+            f"what a scan of the data showed can't be kept in {kept.parent}: {error.strerror}",
+            hint="free disk space, or make a folder .oomtune beside the spec",
+        ) from None
+    return scan
+
+
+def _kept(kept: Path, rows: Path) -> Scan | None:
+    try:
+        return _SCAN.validate_json(kept.read_bytes()) if rows.is_file() else None
+    except (OSError, ValidationError):
+        return None
+
+
+def _tell(note: bytes, observer: Observer) -> None:
+    if note:
+        said = json.loads(note)
+        observer.data_read(said["samples"], said["share"])
+
+
+def with_data(spec: ProbeSpec, scan: Scan | None) -> ProbeSpec:
+    """The spec with what its data decides: how large a batch may be, and which lengths percentiles stand for."""
+    if scan is None:
+        return spec
+    space = spec.space
+    batches = space.batch_sizes[: bisect_right(space.batch_sizes, scan.samples)]
+    if not batches:
+        raise _wrong(
+            "search.batch_size", f"the smallest is {space.batch_sizes[0]}, and the dataset has {scan.samples} samples"
+        )
+    lengths = space.sequence_lengths
+    if spec.length_percentiles:
+        if not scan.lengths:
+            raise _wrong("search.sequence_length.percentiles", "the samples of this dataset have no length")
+        multiple = spec.length_multiple_of
+        asked = (scan.percentile(percent) for percent in spec.length_percentiles)
+        lengths = tuple(sorted({math.ceil(length / multiple) * multiple for length in asked}))
+    # A loop of the user's own gets its length from the factory, once.
+    counts = () if lengths is None or spec.model.trains_itself else scan.lengths
+    changed = dataclasses.replace(space, batch_sizes=batches, sequence_lengths=lengths, length_counts=counts)
+    return dataclasses.replace(spec, space=changed, scan=scan)
+
+
+def _wrong(key: str, message: str) -> SpecProblem:
+    return SpecProblem([Problem(where="the data", key=key, message=message)])
+
+
+def said_of(scan: Scan, spec: ProbeSpec) -> list[str]:
+    """What the user should know of the data before the search begins."""
+    some = "" if scan.all_read else f", of which {scan.read:,} were read: what is said of lengths is an estimate"
+    lengths = ""
+    if scan.lengths:
+        shortest, longest = scan.lengths[0][0], scan.lengths[-1][0]
+        lengths = f"; lengths {shortest} to {longest}, half of them up to {scan.percentile(50)}"
+    notes = [f"data: {'about ' if some else ''}{scan.samples:,} samples{lengths}{some}"]
+    searched = spec.space.sequence_lengths
+    if len(scan.lengths) > 1 and searched is None:
+        notes.append(
+            f"every batch is padded to the longest sample, {scan.lengths[-1][0]}; "
+            "search.sequence_length: {percentiles: [90, 95, 99, 100]} would search shorter ones"
+        )
+    return notes

@@ -1,0 +1,165 @@
+"""Batches by length: where the data's lengths vary, shorter samples train in larger batches.
+
+The boundaries are those that leave the least padding. Each bucket's batch is searched to its own edge like any lane;
+then all of them train in one process by turns, as they will, and when that needs more than the budget they shrink
+together until it does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from oomtune.domain import Buckets, Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Trial, TrialRecord
+from oomtune.search.axis import last_up_to
+from oomtune.search.evidence import best_fit
+from oomtune.search.plan import next_trial
+
+# Boundaries are multiples of this, as hardware likes its shapes, or of twice as much and so on for long samples.
+_MULTIPLE = 8
+_MOST_BOUNDARIES = 128
+# Buckets have to save this share of the tokens, or they are not worth their trials.
+_WORTH = 0.1
+# The first time the buckets take turns only shows whether the model allows it: at this share of what may fit.
+_GENTLE = 0.25
+# When the turns need too much, every batch shrinks by this, this many times at most.
+_SHRINK = 0.96
+_MOST_SHRINKS = 10
+
+
+def next_bucket_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
+    """The trial that buckets call for once the answer is confirmed; None when they are known, or there are none."""
+    best = best_fit(space, history)
+    if best is None or best.confirmed_by is None:
+        return None
+    candidate = best.candidate
+    edges = boundaries(space.length_counts, candidate.sequence_length or 0, space.most_buckets)
+    turns = _turns(history, candidate.lane, edges)
+    if not edges or any(record.outcome.kind is Kind.CRASH for record in turns):
+        return None
+    if not turns:
+        sizes = [_size(space, candidate.tokens / edge * _GENTLE) for edge in edges]
+        return _taking_turns(Purpose.SEARCH, candidate, edges, sizes)
+    known = [_lane(candidate, edge) for edge in edges]
+    for edge in reversed(edges[:-1]):
+        alone = _only(space, candidate, edge)
+        trial = next_trial(alone, budget, history, beside=known)
+        if trial is not None:
+            return trial
+    return _next_turn(space, candidate, edges, turns, history)
+
+
+def buckets_found(space: SearchSpace, history: Sequence[TrialRecord]) -> Buckets | None:
+    """The buckets that took turns for as long as an answer must, and fitted."""
+    best = best_fit(space, history)
+    if best is None:
+        return None
+    edges = boundaries(space.length_counts, best.candidate.sequence_length or 0, space.most_buckets)
+    for record in _turns(history, best.candidate.lane, edges):
+        if record.trial.purpose is Purpose.CONFIRM and record.outcome.kind is Kind.FITS:
+            return Buckets(
+                boundaries=edges,
+                batch_sizes=tuple(size for _, size in record.trial.buckets),
+                share_padding=share_padding(space.length_counts, edges),
+                confirmed_by=record,
+            )
+    return None
+
+
+def _next_turn(
+    space: SearchSpace,
+    candidate: Candidate,
+    edges: tuple[int, ...],
+    turns: Sequence[TrialRecord],
+    history: Sequence[TrialRecord],
+) -> Trial | None:
+    """All buckets by turns at their edges; smaller each time that was too much."""
+    fits = [best_fit(_only(space, candidate, edge), history) for edge in edges[:-1]]
+    whole = [fit.candidate.batch_size for fit in fits if fit is not None] + [candidate.batch_size]
+    full = [record for record in turns if record.trial.purpose is Purpose.CONFIRM]
+    done = any(record.outcome.kind is Kind.FITS for record in full)
+    if done or len(whole) < len(edges) or len(full) > _MOST_SHRINKS:
+        return None
+    shrunk = _SHRINK ** len(full)
+    return _taking_turns(Purpose.CONFIRM, candidate, edges, [_size(space, size * shrunk) for size in whole])
+
+
+def _turns(history: Sequence[TrialRecord], lane: Lane, edges: tuple[int, ...]) -> list[TrialRecord]:
+    """The trials in which these buckets took turns."""
+    return [
+        record
+        for record in history
+        if record.trial.buckets
+        and record.trial.candidate.lane == lane
+        and tuple(edge for edge, _ in record.trial.buckets) == edges
+    ]
+
+
+def _taking_turns(purpose: Purpose, candidate: Candidate, edges: Sequence[int], sizes: Sequence[int]) -> Trial:
+    buckets = tuple(zip(edges, sizes, strict=True))
+    return Trial(purpose=purpose, candidate=candidate.lane.at(sizes[-1]), buckets=buckets)
+
+
+def _size(space: SearchSpace, wanted: float) -> int:
+    return last_up_to(space.batch_sizes, wanted) or space.batch_sizes[0]
+
+
+def _lane(candidate: Candidate, edge: int) -> Lane:
+    return replace(candidate.lane, sequence_length=edge)
+
+
+def _only(space: SearchSpace, candidate: Candidate, edge: int) -> SearchSpace:
+    """The space of one bucket."""
+    return replace(
+        space,
+        sequence_lengths=(edge,),
+        precisions=(candidate.precision,),
+        remats=(candidate.remat,),
+        objective=Objective.BATCH_SIZE,
+        every_lane=False,
+    )
+
+
+@lru_cache(maxsize=64)
+def boundaries(counts: tuple[tuple[int, int], ...], length: int, most: int) -> tuple[int, ...]:
+    """The ends of up to `most` buckets, the last of them `length`, that leave the least padding; none when a single
+    one does nearly as well."""
+    if len(counts) < 2 or length < 2 or most < 2:
+        return ()
+    multiple = _MULTIPLE
+    while length > multiple * _MOST_BOUNDARIES:
+        multiple *= 2
+    ends = sorted({min(length, math.ceil(size / multiple) * multiple) for size, _ in counts} | {length})
+    chosen = _least_padding(ends, counts, most)
+    return chosen if _tokens(counts, chosen) <= (1 - _WORTH) * _tokens(counts, (length,)) else ()
+
+
+def _least_padding(ends: Sequence[int], counts: tuple[tuple[int, int], ...], most: int) -> tuple[int, ...]:
+    """Of all choices of `most` ends that include the last, the one whose batches hold the fewest tokens."""
+    up_to = [sum(many for size, many in counts if min(size, ends[-1]) <= end) for end in ends]
+    # best[k][i]: the fewest tokens for all samples up to ends[i] in k + 1 buckets, and the choice that gives them.
+    best: list[tuple[int, tuple[int, ...]]] = [(many * end, (end,)) for many, end in zip(up_to, ends, strict=True)]
+    for _ in range(min(most, len(ends)) - 1):
+        best = [
+            min(
+                [best[index]]
+                + [
+                    (best[before][0] + (up_to[index] - up_to[before]) * end, (*best[before][1], end))
+                    for before in range(index)
+                ]
+            )
+            for index, end in enumerate(ends)
+        ]
+    return best[-1][1]
+
+
+def _tokens(counts: tuple[tuple[int, int], ...], edges: Sequence[int]) -> int:
+    """How many tokens all samples have, each padded to the end of its bucket or cut to the last."""
+    return sum(next((edge for edge in edges if size <= edge), edges[-1]) * many for size, many in counts)
+
+
+def share_padding(counts: tuple[tuple[int, int], ...], edges: Sequence[int]) -> float:
+    """The share of all tokens in these buckets that is padding."""
+    return 1 - sum(min(size, edges[-1]) * many for size, many in counts) / _tokens(counts, edges)

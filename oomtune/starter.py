@@ -1,0 +1,139 @@
+"""The text of a starter spec: complete, commented, and one that probes as it is."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from oomtune.domain import Inspection, TensorSpec
+
+_LENGTH = "sequence_length"
+_BATCH_OPTIONS = ("--batch-size", "--batch_size", "--batchsize", "--batch", "--bs", "-b")
+_LENGTH_OPTIONS = (
+    "--sequence-length", "--sequence_length", "--seq-length", "--seq_length", "--seq-len", "--seq_len", "--seqlen",
+    "--max-length", "--max_length", "--max-len", "--max_len", "--maxlen", "--max-seq-length", "--max_seq_length",
+)  # fmt: skip
+
+_STARTER_MODEL = """\
+model:                        # or builder, keras_file, application, train_step, script
+  layers:                     # Keras layers by class name, in order
+    - Input: {shape: [sequence_length], dtype: int32}
+    - Embedding: {input_dim: 5000, output_dim: 64}
+    - LSTM: {units: 64}
+    - Dense: {units: 2}
+
+dataset:                      # or npz, npy, csv, jsonl, text, tfrecord, images, python, tfds: your own data
+  synthetic:                  # random samples; sequence_length stands for the value under trial
+    inputs: {shape: [sequence_length], dtype: int32, max: 5000}
+    targets: {shape: [], dtype: int32, max: 2}
+
+training:
+  optimizer: adam
+  loss: {class_name: SparseCategoricalCrossentropy, config: {from_logits: true}}
+"""
+_SEARCH = """\
+search:
+  batch_size: {{min: 1, max: {most}}}
+{length}  precision: [float32]       # most preferred first; add mixed_bfloat16 or mixed_float16
+  objective: tokens           # tokens | batch_size | sequence_length | throughput
+"""
+_LENGTH_LINE = "  sequence_length: [64, 128, 256]\n"
+_DEVICE = """\
+device:
+  kind: auto                  # gpu if there is one, else cpu
+  memory_limit: auto          # what is free; or a size such as 2GiB, or instead of it like: T4
+"""
+
+
+def starter(name: str) -> str:
+    """A small model of our own to begin with."""
+    return _spec(name, _STARTER_MODEL, has_length=True)
+
+
+def from_model(name: str, way: str, source: str, seen: Inspection) -> str:
+    """A spec for a model whose inputs and outputs were seen. `way` is `keras_file` or `builder`."""
+    lines = [
+        f"model:\n  {way}: {_flow(source)}\n",
+        "dataset:                      # or npz, npy, csv, jsonl, text, tfrecord, images, python, tfds: your own data",
+        "  synthetic:                  # random samples of the shapes that the model has",
+        *_tensors("inputs", seen.inputs),
+        *_tensors("targets", {output: _target(seen, output) for output in seen.outputs}),
+        "",
+        "training:",
+    ]
+    if seen.compiled:
+        lines[-1] = "# The model comes compiled; a training section with optimizer and loss would compile it anew.\n"
+    else:
+        losses = {_loss(seen, output) for output in seen.outputs}
+        loss = losses.pop() if len(losses) == 1 else "mean_squared_error"
+        lines += ["  optimizer: adam", f"  loss: {loss}  # by the last activation: change it if yours is another\n"]
+    varies = any(_LENGTH in tensor.shape for tensor in (*seen.inputs.values(), *seen.outputs.values()))
+    return _spec(name, "\n".join(lines), has_length=varies)
+
+
+def from_script(name: str, path: str, text: str) -> str | None:
+    """A spec for a training script; None when it has no option that could be its batch size."""
+    options = set(_options(text))
+    batch = next((option for option in _BATCH_OPTIONS if option in options), None)
+    if batch is None:
+        return None
+    length = next((option for option in _LENGTH_OPTIONS if option in options), None)
+    arguments = [batch, "{batch_size}"] + ([length, "{sequence_length}"] if length else [])
+    model = f"model:\n  script:\n    path: {_flow(path)}\n    args: {_flow(arguments)}\n"
+    return _spec(name, model, has_length=length is not None)
+
+
+def _options(text: str) -> Iterable[str]:
+    """The words that the script gives to `add_argument` and the like: every constant that looks like an option."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            for argument in node.args:
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    yield argument.value
+
+
+def _spec(name: str, sections: str, *, has_length: bool) -> str:
+    search = _SEARCH.format(most=1024, length=_LENGTH_LINE if has_length else "")
+    head = f"# Made by oomtune init. Probe it with: oomtune probe {Path(name).name}\n"
+    return "\n".join([head, sections, search, _DEVICE])
+
+
+def _tensors(side: str, tensors: Mapping[str, TensorSpec]) -> list[str]:
+    if len(tensors) == 1:
+        return [f"    {side}: {_tensor(next(iter(tensors.values())))}"]
+    return [f"    {side}:", *(f"      {_flow(name)}: {_tensor(tensor)}" for name, tensor in tensors.items())]
+
+
+def _tensor(tensor: TensorSpec) -> str:
+    words = [f"shape: {_flow(list(tensor.shape))}", f"dtype: {tensor.dtype}"]
+    return "{" + ", ".join(words + ([f"max: {int(tensor.max)}"] if tensor.max is not None else [])) + "}"
+
+
+def _target(seen: Inspection, output: str) -> TensorSpec:
+    """What the loss compares the output with: classes where it is a distribution over them, else numbers like it."""
+    tensor = seen.outputs[output]
+    if _loss(seen, output) == "sparse_categorical_crossentropy":
+        return TensorSpec(shape=tensor.shape[:-1], dtype="int32", max=float(tensor.shape[-1]))
+    return TensorSpec(shape=tensor.shape, dtype="float32")
+
+
+def _loss(seen: Inspection, output: str) -> str:
+    activation, shape = seen.activations[output], seen.outputs[output].shape
+    if activation == "softmax" and shape and isinstance(shape[-1], int) and not seen.compiled:
+        return "sparse_categorical_crossentropy"
+    return "binary_crossentropy" if activation == "sigmoid" else "mean_squared_error"
+
+
+def _flow(value: Any) -> str:
+    """A value on one line of YAML: words plain where that is safe, else quoted as in JSON, which YAML reads too."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    plain = isinstance(value, str) and value.replace("_", "").replace(".", "").replace(":", "").isalnum()
+    safe = plain and not value[0].isdigit() and not value.endswith(":") and value.lower() not in _WORDS
+    return value if safe else json.dumps(value)
+
+
+_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}

@@ -1,0 +1,93 @@
+"""Training by a step of the user's own: whatever loop, tapes and optimizers it has, one call is one step."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from oomtune.domain import DatasetSpec, Purpose, Stage, WorkOrder
+from oomtune.errors import TrialCrashed
+from oomtune.worker import code, data, device
+from oomtune.worker.progress import Progress
+from oomtune.worker.witness import OverBudget, Witness, steps_wanted
+
+Step = Callable[..., Any]
+_KEY = "model.train_step"
+
+
+def run(order: WorkOrder, progress: Progress) -> None:
+    """Carry out the trial, or one size of a climb; what was seen is in `progress`, also when this raises."""
+    candidate = order.trial.candidate
+    progress.batch_size = candidate.batch_size
+    progress.stage = Stage.BUILD
+    keras.config.set_dtype_policy(candidate.precision)
+    step, validate = _made(order)
+    progress.stage = Stage.DATA
+    feed, feed_validation = _feeder(order, step), _feeder(order, validate)
+    witness, steps = Witness(order, progress), steps_wanted(order)
+    with contextlib.suppress(OverBudget):
+        for number in range(steps):
+            if number == steps // 2 and validate is not None and order.trial.purpose is not Purpose.CALIBRATE:
+                witness.validation_begins()
+                settled(validate(*next(feed_validation)))
+                witness.validation_ended()
+            witness.step_begins()
+            witness.step_ended(settled(step(*next(feed))))
+    progress.peak_bytes = device.memory(order)[1]
+    progress.stage = Stage.DONE
+
+
+def _made(order: WorkOrder) -> tuple[Step, Step | None]:
+    """The step that the factory returns, and the validation step if it returns a pair."""
+    name = order.model.train_step or ""
+    factory = code.load(name, order.folder, _KEY)
+    made = factory(**code.arguments_for(factory, order.model.args, order.trial.candidate, name))
+    step, validate = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not callable(step) or not (validate is None or callable(validate)):
+        raise TrialCrashed(
+            f"{_KEY}: {name} returned {_kinds(made)}, not a step",
+            hint="return a function that runs one step, or a pair of that and one that validates",
+        )
+    return step, validate
+
+
+def _kinds(made: Any) -> str:
+    return " and ".join(type(one).__name__ for one in made) if isinstance(made, tuple) else type(made).__name__
+
+
+def _feeder(order: WorkOrder, step: Step | None) -> Iterator[tuple[Any, ...]]:
+    """The arguments for each call: none, the batch, or its inputs and its targets, as the step takes them."""
+    takes = 0 if step is None else _required(step)
+    if takes == 0:
+        while True:
+            yield ()
+    if order.dataset == DatasetSpec():
+        raise TrialCrashed(
+            f"{_KEY}: the step takes {takes} argument{'s' * (takes > 1)}, and the spec has no dataset to fill them",
+            hint="add a dataset, or make the batch inside the factory",
+        )
+    for batch in data.pipeline(order, order.trial.candidate):
+        yield (batch,) if takes == 1 else tuple(batch)
+
+
+def _required(step: Step) -> int:
+    """How many arguments the step has to be given."""
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(getattr(step, "python_function", step)).parameters.values()
+    return sum(parameter.kind in plain and parameter.default is parameter.empty for parameter in parameters)
+
+
+def settled(returned: Any) -> float:
+    """Wait for what a step returned; the first of its numbers that is not finite, or else the first of them."""
+    numbers = [float(np.asarray(value)) for value in tf.nest.flatten(returned) if _is_number(value)]
+    return next((number for number in numbers if not np.isfinite(number)), numbers[0] if numbers else 0.0)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or (getattr(value, "shape", None) == () and value.dtype != tf.string)

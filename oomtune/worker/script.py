@@ -1,0 +1,186 @@
+"""A training script of the user's own, unchanged: run until it has trained as many steps as the trial wants.
+
+`Model.fit`, `Model.train_on_batch` and `oomtune.step()` are where its steps are seen. When there were enough, the
+process replies and leaves from inside that call, so that nothing of the script runs after it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import keras
+import tensorflow as tf
+
+from oomtune import stepping
+from oomtune.domain import Purpose, Stage, WorkOrder
+from oomtune.errors import OomtuneError, TrialCrashed
+from oomtune.worker import device, fence, overlay
+from oomtune.worker.loop import settled
+from oomtune.worker.progress import Progress
+from oomtune.worker.training import FitWitness
+from oomtune.worker.witness import OverBudget, Witness, steps_wanted
+
+_KEY = "model.script"
+_ENDLESS = 10**9
+_WRITERS = tuple(
+    getattr(keras.callbacks, name)
+    for name in ("ModelCheckpoint", "BackupAndRestore", "CSVLogger", "TensorBoard", "RemoteMonitor")
+)
+
+Finish = Callable[..., NoReturn]
+
+
+def run(order: WorkOrder, progress: Progress, reply: Finish) -> None:
+    """Run the script; returns only when it has ended by itself, which is all the training there is."""
+    script, candidate = order.model.script, order.trial.candidate
+    assert script is not None, "asked only for a script"
+    progress.batch_size = candidate.batch_size
+    progress.stage = Stage.BUILD
+    keras.config.set_dtype_policy(candidate.precision)
+    path = (Path(order.folder) / script.path).resolve()
+    steps = _Steps(order, progress, reply)
+    _take_over(steps)
+    os.chdir(order.folder)
+    overlay.redirect(Path(order.scratch))
+    fence.keep_writes_in(Path(order.scratch))
+    sys.argv = [str(path), *script.filled(candidate)]
+    sys.path.insert(0, str(path.parent))
+    ended = ""
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as error:
+        ended = f": sys.exit({error.code!r})" if error.code is not None else ""
+        if error.code not in (None, 0):
+            raise TrialCrashed(f"{_KEY}: {script.path} ended by itself{ended}", hint=_said(order)) from error
+    if steps.witness.steps_seen == 0:
+        raise TrialCrashed(
+            f"{_KEY}: {script.path} ended{ended} before it had trained a step",
+            hint="its steps are seen in Model.fit and train_on_batch; in a loop of your own call oomtune.step() in it",
+        )
+    progress.peak_bytes = device.memory(order)[1]
+    progress.stage = Stage.DONE
+
+
+def _said(order: WorkOrder) -> str:
+    """The last line that the script printed: most say there what is wrong with their arguments."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    output = Path(order.scratch) / "output.txt"
+    lines = output.read_text(errors="replace").strip().splitlines() if output.exists() else []
+    return f"it said: {lines[-1]}" if lines else "run it by hand with the same arguments"
+
+
+class _Steps:
+    """The steps of a script as they are seen; ends the trial when there were enough, or one was too large."""
+
+    def __init__(self, order: WorkOrder, progress: Progress, reply: Finish) -> None:
+        self.order = order
+        self.progress = progress
+        self.reply = reply
+        self.witness = Witness(order, progress)
+        self.wanted = steps_wanted(order)
+
+    def begin(self) -> None:
+        if self.witness.steps_seen == 0:
+            self._check_precision()
+        self.witness.step_begins()
+
+    def end(self, loss: float) -> None:
+        try:
+            self.witness.step_ended(loss)
+        except OverBudget:
+            self.finish()
+        except OomtuneError as error:
+            self.reply(error)
+        if self.witness.steps_seen >= self.wanted:
+            self.finish()
+
+    def said(self, loss: Any) -> None:
+        """A step of the script's own loop has ended; the next begins at once."""
+        if self.witness.steps_seen == 0:
+            self._check_precision()
+        self.end(settled(loss))
+        self.witness.step_begins()
+
+    def finish(self) -> NoReturn:
+        self.progress.peak_bytes = device.memory(self.order)[1]
+        self.progress.stage = Stage.DONE
+        self.reply()
+
+    def _check_precision(self) -> None:
+        policy, wanted = keras.config.dtype_policy().name, self.order.trial.candidate.precision
+        if policy != wanted:
+            error = TrialCrashed(
+                f"{_KEY}: the script trains under {policy}, and this trial is to be under {wanted}",
+                hint=f"set search.precision: [{policy}], or give the script {{precision}} as an argument",
+            )
+            self.reply(error)
+
+
+class _ScriptWitness(FitWitness):
+    """A witness to `fit` in a script, which ends the trial from inside the call."""
+
+    def __init__(self, steps: _Steps) -> None:
+        super().__init__(steps.witness)
+        self.steps = steps
+        self.seen_before = -1
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.steps.begin()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.steps.end(float((logs or {}).get("loss", 0.0)))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if self.steps.witness.steps_seen == self.seen_before:
+            self.steps.finish()  # a generator that is used up gives no more
+        self.seen_before = self.steps.witness.steps_seen
+
+
+def _take_over(steps: _Steps) -> None:
+    """From here on the training calls of Keras, and ours, tell `steps`."""
+    stepping.listen(steps.said)
+    steps.witness.step_begins()
+    real_fit, real_step = keras.Model.fit, keras.Model.train_on_batch
+
+    def fit(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        given = inspect.signature(real_fit).bind(self, *args, **kwargs).arguments
+        steps.progress.jit_compile = bool(self.jit_compile)
+        try:
+            real_fit(**{**given, **_as_a_trial(given, steps)})
+        except tf.errors.OpError as error:
+            steps.reply(error)  # at once: a script may catch it and train on with something smaller
+        steps.finish()
+
+    def train_on_batch(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        steps.begin()
+        returned = real_step(self, *args, **kwargs)
+        steps.end(settled(returned))
+        return returned
+
+    keras.Model.fit, keras.Model.train_on_batch = fit, train_on_batch
+
+
+def _as_a_trial(given: dict[str, Any], steps: _Steps) -> dict[str, Any]:
+    """What `fit` is told otherwise: two short epochs' worth of steps with validation between, and nothing written."""
+    half = math.ceil(steps.wanted / 2)
+    in_an_epoch = steps.wanted if steps.order.trial.purpose is Purpose.CALIBRATE else half
+    callbacks = given.get("callbacks") or []
+    callbacks = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+    validates = given.get("validation_data") is not None or given.get("validation_split")
+    return {
+        "callbacks": [one for one in callbacks if not isinstance(one, _WRITERS)] + [_ScriptWitness(steps)],
+        "verbose": 0,
+        "epochs": _ENDLESS,
+        "initial_epoch": 0,
+        "steps_per_epoch": min(in_an_epoch, given.get("steps_per_epoch") or in_an_epoch),
+        "validation_steps": 1 if validates else None,
+        "validation_freq": 1,
+    }

@@ -1,0 +1,7 @@
+"""Every way of having data, read one sample at a time: what it holds, and the worst of it."""
+
+from oomtune.worker.sources.opening import open_source
+from oomtune.worker.sources.scan import scan
+from oomtune.worker.sources.source import Arrays, Bounds, Sample, Source
+
+__all__ = ["Arrays", "Bounds", "Sample", "Source", "open_source", "scan"]

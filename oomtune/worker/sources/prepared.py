@@ -1,0 +1,94 @@
+"""Datasets that TensorFlow Datasets has prepared on disk."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from oomtune.domain import ArrayNames, TfdsData, Tokenizer
+from oomtune.errors import DataUnreadable
+from oomtune.worker.sources.pipelines import axes_of, elements, pipeline_source
+from oomtune.worker.sources.problems import not_there, unreadable
+from oomtune.worker.sources.source import Axis, Bounds, Source, by_name
+from oomtune.worker.sources.stream import Checker, Raw, finished, texts_in
+from oomtune.worker.sources.tokens import tokenize_with
+
+
+def tfds_source(data: TfdsData, tokenizer: Tokenizer, folder: str, bounds: Bounds) -> Source:
+    path = Path(folder, data.path)
+    pipeline = _opened(data, path)
+    _refuse_missing_features(pipeline, data, path)
+    name = f"{path}, split {data.split}"
+
+    def samples() -> Iterator[Raw]:
+        for number, element in enumerate(elements(pipeline, name), 1):
+            where = f"{name}, sample {number}"
+            yield _texts(element, data.inputs, where), _texts(element, data.targets, where), where
+
+    tokenize = tokenize_with(tokenizer, folder, lambda: texts_in(samples()))
+    checker = Checker("dataset.tfds", data.inputs, data.targets)
+    source = pipeline_source(finished(samples(), checker, tokenize), pipeline, name, bounds)
+    specs = {key: pipeline.element_spec[feature] for key, feature in by_name(data.inputs).items()}
+    source.axes = {key: Axis.VARIES if spec.dtype == tf.string else axes_of(spec)[""] for key, spec in specs.items()}
+    targets = [pipeline.element_spec[feature] for feature in by_name(data.targets).values()]
+    if all(spec.dtype != tf.string for spec in (*specs.values(), *targets)):
+        source.dataset = pipeline.map(lambda element: (_picked(element, data.inputs), _picked(element, data.targets)))
+    return source
+
+
+def _opened(data: TfdsData, path: Path) -> tf.data.Dataset:
+    try:
+        # Not a dependency of ours: it is there where people use it.
+        library = importlib.import_module("tensorflow_datasets")
+    except ModuleNotFoundError as error:
+        raise DataUnreadable(
+            f"dataset.tfds needs the package tensorflow-datasets: no module named {error.name!r}",
+            hint="pip install tensorflow-datasets",
+        ) from None
+    try:
+        builder = library.builder_from_directory(str(path))
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        raise unreadable(path, error, "expected the folder of a version, which holds dataset_info.json") from None
+    base = data.split.partition("[")[0]
+    if "+" not in data.split and base != "all" and base not in builder.info.splits:
+        raise not_there(path, "split", base, "dataset.tfds.split", list(builder.info.splits))
+    try:
+        return builder.as_dataset(split=data.split, shuffle_files=False)
+    except (OSError, ValueError, KeyError, AssertionError, tf.errors.OpError) as error:
+        raise unreadable(
+            f"{path}, split {data.split}", error, "check dataset.tfds.split; nothing is downloaded"
+        ) from None
+
+
+def _refuse_missing_features(pipeline: tf.data.Dataset, data: TfdsData, path: Path) -> None:
+    features = pipeline.element_spec
+    known = list(features) if isinstance(features, dict) else []
+    for side, names in (("inputs", data.inputs), ("targets", data.targets)):
+        for name in by_name(names).values():
+            if name not in known:
+                raise not_there(path, "feature", name, f"dataset.tfds.{side}", known)
+
+
+def _picked(element: dict[str, Any], names: ArrayNames) -> Any:
+    return {key: element[name] for key, name in names.items()} if isinstance(names, dict) else element[names]
+
+
+def _texts(element: dict[str, Any], names: ArrayNames, where: str) -> Any:
+    if isinstance(names, dict):
+        return {key: _text(element[name], name, where) for key, name in names.items()}
+    return _text(element[names], names, where)
+
+
+def _text(value: Any, name: str, where: str) -> Any:
+    if value.dtype.kind != "S":
+        return value
+    if value.ndim:
+        raise DataUnreadable(f"{where}: feature {name!r} holds several texts", hint="expected one text a sample")
+    try:
+        return bytes(value.item()).decode("utf-8")
+    except UnicodeDecodeError:
+        raise unreadable(where, f"feature {name!r} is not UTF-8 text", "choose another feature") from None

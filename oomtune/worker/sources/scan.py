@@ -1,0 +1,117 @@
+"""One pass over the data: how many samples, how long, how large their numbers are, and the worst of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from oomtune.domain import DatasetSpec, Scan
+from oomtune.errors import DataUnreadable
+from oomtune.worker.sources.arrays import row_of
+from oomtune.worker.sources.lengths import Lengths, Worst, lengths_of_rows, within
+from oomtune.worker.sources.opening import open_source
+from oomtune.worker.sources.source import Bounds, Sample, Source, by_name
+
+OnProgress = Callable[[int, float], None]
+
+_EVERY = 1_000
+
+
+def scan(
+    dataset: DatasetSpec, folder: str, on_progress: OnProgress, bounds: Bounds | None = None
+) -> tuple[Scan, list[Sample]]:
+    """What the data is like, and its longest samples: up to 64, longest first."""
+    bounds = bounds or Bounds()
+    # The device is the model's; data is prepared beside it. A number too large for its type becomes infinite, and is
+    # refused as such: no warning is needed.
+    with tf.device("/CPU:0"), np.errstate(over="ignore"):
+        source = open_source(dataset, folder, bounds)
+        if source.held is not None:
+            return _held(source.held, on_progress, bounds)
+        return _streamed(source, on_progress, bounds)
+
+
+def _held(held: tuple[Any, Any], on_progress: OnProgress, bounds: Bounds) -> tuple[Scan, list[Sample]]:
+    inputs, targets = held
+    count = len(next(iter(by_name(inputs).values())))
+    lengths = lengths_of_rows(inputs)
+    order = np.arange(count) if lengths is None else np.argsort(-lengths, kind="stable")
+    counted = [] if lengths is None else zip(*np.unique(lengths, return_counts=True), strict=True)
+    on_progress(count, 1.0)
+    found = Scan(
+        samples=count,
+        read=count,
+        lengths=tuple((int(length), int(many)) for length, many in counted),
+        largest_input=_largest(inputs),
+        largest_target=_largest(targets),
+    )
+    return found, within(bounds, [(row_of(inputs, at), row_of(targets, at)) for at in order[: bounds.worst]])
+
+
+def _streamed(source: Source, on_progress: OnProgress, bounds: Bounds) -> tuple[Scan, list[Sample]]:
+    lengths, worst = Lengths(source.axes), Worst(bounds)
+    inputs_seen, targets_seen = _Numbers(), _Numbers()
+    read = 0
+    for sample in source.samples:
+        read += 1
+        inputs_seen.look(sample[0])
+        targets_seen.look(sample[1])
+        worst.offer(lengths.of(sample[0]), sample)
+        if read % _EVERY == 0:
+            on_progress(read, source.share_read())
+    if not read:
+        raise DataUnreadable(f"{source.name} holds no samples", hint="check that the path names the right data")
+    on_progress(read, 1.0)
+    in_all = source.partial()
+    found = Scan(
+        samples=read if in_all is None else max(read, in_all),
+        read=read,
+        lengths=lengths.counted(),
+        largest_input=inputs_seen.largest(),
+        largest_target=targets_seen.largest(),
+    )
+    kept = [(inputs_seen.alike(inputs), targets_seen.alike(targets)) for inputs, targets in worst.longest_first()]
+    return found, kept
+
+
+class _Numbers:
+    """The numbers of one side of the samples: the largest whole one, and which of the arrays hold fractions."""
+
+    def __init__(self) -> None:
+        self._largest: dict[str, int] = {}
+        self._fractional: set[str] = set()
+
+    def look(self, arrays: Any) -> None:
+        for name, array in by_name(arrays).items():
+            kind = array.dtype.kind
+            if kind in "iu":
+                if array.size:
+                    largest = int(array.max() if array.ndim else array)
+                    if largest > self._largest.setdefault(name, largest):
+                        self._largest[name] = largest
+            elif kind == "f":
+                self._fractional.add(name)
+
+    def largest(self) -> int | None:
+        whole = [value for name, value in self._largest.items() if name not in self._fractional]
+        return max(whole, default=None)
+
+    def alike(self, arrays: Any) -> Any:
+        """The arrays of a sample with the types that they have in all: whole numbers among fractions are fractions."""
+        if not self._fractional & self._largest.keys():
+            return arrays
+        if isinstance(arrays, dict):
+            return {name: self._one(name, array) for name, array in arrays.items()}
+        return self._one("", arrays)
+
+    def _one(self, name: str, array: Any) -> Any:
+        mixed = name in self._fractional and array.dtype.kind in "iu"
+        return array.astype(np.float32) if mixed else array
+
+
+def _largest(arrays: Any) -> int | None:
+    whole = (array for array in by_name(arrays).values() if array.dtype.kind in "iu" and array.size)
+    return max((int(array.max()) for array in whole), default=None)

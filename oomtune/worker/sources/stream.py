@@ -1,0 +1,113 @@
+"""From what files hold to samples: every value is looked at once, and text becomes tokens some hundred at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from oomtune.domain import ArrayNames, Names
+from oomtune.errors import DataUnreadable
+from oomtune.worker.sources.source import Sample, by_name
+from oomtune.worker.sources.tokens import Tokenize
+
+Raw = tuple[Any, Any, str]
+"""Inputs, targets and their place; a text is still a `str`."""
+
+_AT_ONCE = 256
+
+
+class Checker:
+    """Refuses samples that can't be trained on, with the place they came from."""
+
+    def __init__(
+        self, key: str, inputs: Names | ArrayNames = "inputs", targets: Names | ArrayNames = "targets"
+    ) -> None:
+        self._key = key
+        self._names: dict[str, Names | ArrayNames] = {"inputs": inputs, "targets": targets}
+        self._shapes: dict[tuple[str, str], tuple[int, ...]] = {}
+
+    def look(self, sample: Raw) -> Raw:
+        inputs, targets, where = sample
+        for name, value in by_name(inputs).items():
+            self._look("inputs", name, value, where)
+        for name, value in by_name(targets).items():
+            self._look("targets", name, value, where)
+        return sample
+
+    def _look(self, side: str, name: str, value: Any, where: str) -> None:
+        if isinstance(value, str):
+            return
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            self._refuse_number(side, name, value, where)
+        shape: tuple[int, ...] = value.shape
+        seen = self._shapes.setdefault((side, name), shape)
+        if seen != shape and (len(seen) != len(shape) or seen[1:] != shape[1:]):
+            raise DataUnreadable(
+                f"{where}: {self._called(side, name)} has the shape {list(shape)}, earlier samples have {list(seen)}"
+                f" ({self._key}.{side})",
+                hint="samples may differ along their first axis only; bring them to one shape",
+            )
+
+    def _refuse_number(self, side: str, name: str, value: Any, where: str) -> None:
+        position = np.argwhere(~np.isfinite(value))[0]
+        number = value[tuple(position)]
+        called = self._called(side, name, int(position[-1]) if value.ndim else 0)
+        raise DataUnreadable(
+            f"{where}: {called} is {'NaN' if np.isnan(number) else 'infinite'} ({self._key}.{side})",
+            hint="training on it would give a loss of NaN; remove the sample or fill in a number",
+        )
+
+    def _called(self, side: str, name: str, position: int | None = None) -> str:
+        names = self._names[side]
+        entry = names.get(name, name) if isinstance(names, dict) else name or names
+        if isinstance(entry, tuple) and position is not None:
+            return repr(entry[position])
+        return repr(entry) if isinstance(entry, str) else " and ".join(map(repr, entry))
+
+
+class Count:
+    """How many samples have been given so far."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def over(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+        for sample in samples:
+            self.given += 1
+            yield sample
+
+
+def finished(samples: Iterator[Raw], checker: Checker, tokenize: Tokenize | None) -> Iterator[Sample]:
+    """The samples as arrays."""
+    while batch := [checker.look(sample) for sample in islice(samples, _AT_ONCE)]:
+        tokens = _tokens(batch, tokenize)
+        for inputs, targets, _ in batch:
+            yield _filled(inputs, tokens), _filled(targets, tokens)
+
+
+def texts_in(samples: Iterator[Raw]) -> Iterator[str]:
+    for sample in samples:
+        yield from _texts(sample)
+
+
+def _texts(sample: Raw) -> list[str]:
+    inputs, targets, _ = sample
+    values = (*by_name(inputs).values(), *by_name(targets).values())
+    return [value for value in values if isinstance(value, str)]
+
+
+def _tokens(batch: list[Raw], tokenize: Tokenize | None) -> Iterator[Any]:
+    texts = [text for sample in batch for text in _texts(sample)]
+    if not texts:
+        return iter(())
+    assert tokenize is not None, "only kinds that may hold text give any, and they come with a tokenizer"
+    return iter(tokenize(texts))
+
+
+def _filled(values: Any, tokens: Iterator[Any]) -> Any:
+    if isinstance(values, dict):
+        return {name: _filled(value, tokens) for name, value in values.items()}
+    return next(tokens) if isinstance(values, str) else values

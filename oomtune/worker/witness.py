@@ -1,0 +1,77 @@
+"""What is seen of each step of a trial: its time, the memory after it, and that its loss is a number."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from oomtune.domain import Purpose, Stage, WorkOrder
+from oomtune.errors import TrialCrashed
+from oomtune.worker import device, stall
+from oomtune.worker.progress import Progress
+
+# A size of a climb runs two steps after warm-up: the peak of one alone is noisy.
+CLIMB_STEPS = 2
+
+
+def steps_wanted(order: WorkOrder) -> int:
+    """How many steps a trial runs, warm-up included; for a climb, each of its sizes."""
+    settings = order.settings
+    by_purpose = {
+        Purpose.CALIBRATE: CLIMB_STEPS,
+        Purpose.SEARCH: settings.steps,
+        Purpose.CONFIRM: settings.confirm_steps,
+    }
+    return settings.warmup_steps + by_purpose[order.trial.purpose]
+
+
+class OverBudget(Exception):
+    """The peak is over the budget: that is the answer, and no further step can change it."""
+
+
+class Witness:
+    """Told when a step begins and ends, however it is run; writes what it saw into `progress`."""
+
+    def __init__(self, order: WorkOrder, progress: Progress) -> None:
+        self.order = order
+        self.progress = progress
+        self.warmup_left = order.settings.warmup_steps
+        self.steps_seen = 0
+        self.began = 0.0
+
+    def step_begins(self) -> None:
+        self.progress.stage = Stage.WARMUP if self.warmup_left else Stage.TRAIN
+        self.began = time.perf_counter()
+
+    def step_ended(self, loss: float) -> None:
+        """To be called when the device has finished the step. Raises `OverBudget` when that is known."""
+        stall.forgive(self.order)
+        step_ms = (time.perf_counter() - self.began) * 1000
+        self.steps_seen += 1
+        current, self.progress.peak_bytes = device.memory(self.order)
+        self._check(loss)
+        if self.warmup_left:
+            self.warmup_left -= 1
+        else:
+            self.progress.step_ms.append(step_ms)
+            self.progress.memory_after_step_bytes.append(current)
+        if self.progress.peak_bytes > self.order.budget.budget_bytes:
+            raise OverBudget
+
+    def _check(self, loss: float) -> None:
+        if math.isfinite(loss):
+            return
+        precision = self.order.trial.candidate.precision
+        raise TrialCrashed(
+            f"the loss is {loss} at step {self.steps_seen} under {precision}",
+            hint="check the loss and the learning rate"
+            + ("" if precision == "float32" else f", or leave {precision} out of search.precision"),
+        )
+
+    def validation_begins(self) -> None:
+        self.progress.stage = Stage.VALIDATE
+
+    def validation_ended(self) -> None:
+        stall.forgive(self.order)
+        self.progress.validated = True
+        self.progress.peak_bytes = device.memory(self.order)[1]

@@ -1,0 +1,93 @@
+"""The worst samples of a dataset, kept in a file between the scan that found them and the trials that train on them."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oomtune.worker.sources.source import Arrays, Sample, by_name
+
+_ABOUT = "about"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstSamples:
+    """Whole arrays of samples, padded to the longest; `sequences` names those whose axis 1 is the length."""
+
+    inputs: Arrays
+    targets: Arrays
+    sequences: frozenset[str]
+
+    def at(self, count: int, length: int | None) -> tuple[Arrays, Arrays]:
+        """So many samples, cut or padded to this length; to their own when there is none to search."""
+        return self._side("inputs", self.inputs, count, length), self._side("targets", self.targets, count, length)
+
+    def _side(self, side: str, arrays: Arrays, count: int, length: int | None) -> Arrays:
+        made = {
+            name: _fit_length(array[:count], length if f"{side}.{name}" in self.sequences else None)
+            for name, array in by_name(arrays).items()
+        }
+        return made if isinstance(arrays, dict) else made[""]
+
+
+def save(samples: list[Sample], path: Path) -> None:
+    """Write the samples whole or not at all, for the user's eyes alone. Nothing is pickled."""
+    arrays: dict[str, Any] = {}
+    sequences: list[str] = []
+    longest = {side: _axis_sizes(samples, index) for index, side in enumerate(("inputs", "targets"))}
+    first = next((sizes for name, sizes in longest["inputs"].items() if _is_length(samples, name, sizes)), None)
+    for index, side in enumerate(("inputs", "targets")):
+        for name, sizes in longest[side].items():
+            key = f"{side}.{name}"
+            if sizes is not None and (len(set(sizes)) > 1 or sizes == first):
+                sequences.append(key)
+            arrays[key] = _stacked([by_name(sample[index])[name] for sample in samples])
+    about = {"sequences": sequences, "single": [side for side in longest if list(longest[side]) == [""]]}
+    arrays[_ABOUT] = np.array(json.dumps(about))
+    draft = path.with_suffix(".draft")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        np.savez(file, **arrays)
+    draft.replace(path)
+
+
+def load(path: Path) -> WorstSamples:
+    with np.load(path, allow_pickle=False) as archive:
+        about = json.loads(str(archive[_ABOUT]))
+        sides = {}
+        for side in ("inputs", "targets"):
+            arrays = {key.removeprefix(f"{side}."): archive[key] for key in archive.files if key.startswith(f"{side}.")}
+            sides[side] = arrays[""] if side in about["single"] else arrays
+    return WorstSamples(**sides, sequences=frozenset(about["sequences"]))
+
+
+def _axis_sizes(samples: list[Sample], index: int) -> dict[str, list[int] | None]:
+    """The size of axis 0 in each sample, by array; None for single numbers."""
+    return {
+        name: [len(by_name(sample[index])[name]) for sample in samples] if array.ndim else None
+        for name, array in by_name(samples[0][index]).items()
+    }
+
+
+def _is_length(samples: list[Sample], name: str, sizes: list[int] | None) -> bool:
+    """Is this the axis that the length of a sample is measured on? Tokens, features a step, or sizes that differ."""
+    array = by_name(samples[0][0])[name]
+    tokens = array.ndim == 1 and array.dtype.kind in "iu"
+    return sizes is not None and (tokens or array.ndim == 2 or len(set(sizes)) > 1)
+
+
+def _stacked(arrays: list[Any]) -> Any:
+    longest = max((len(array) for array in arrays if array.ndim), default=0)
+    return np.stack([_fit_length(array[np.newaxis], longest)[0] if array.ndim else array for array in arrays])
+
+
+def _fit_length(array: Any, length: int | None) -> Any:
+    """Cut or pad axis 1 to a length."""
+    if length is None or array.ndim < 2:
+        return array
+    cut = array[:, :length]
+    return np.pad(cut, [(0, 0), (0, length - cut.shape[1])] + [(0, 0)] * (cut.ndim - 2))

@@ -1,0 +1,120 @@
+"""`oomtune init` writes specs that probe as they are."""
+
+from __future__ import annotations
+
+import ast
+
+import keras
+import pytest
+import yaml
+
+from oomtune.domain import Inspection, TensorSpec
+from oomtune.spec import load_spec
+from oomtune.starter import from_model, from_script, starter
+from tests.conftest import Cli
+
+QUICK = ("--memory-limit", "1GiB", "--set", "search.batch_size.max=16", "--set", "trial.confirm_steps=2", "--json")
+BUILDER = """\
+import keras
+
+def build(sequence_length, units=4):
+    words = keras.Input((sequence_length,), dtype="int32", name="words")
+    about = keras.Input((3,), name="about")
+    read = keras.layers.LSTM(units)(keras.layers.Embedding(30, 4)(words))
+    both = keras.layers.Concatenate()([read, about])
+    kind = keras.layers.Dense(5, activation="softmax", name="kind")(both)
+    return keras.Model([words, about], kind)
+"""
+SCRIPT = """\
+import argparse, keras, numpy as np
+parser = argparse.ArgumentParser()
+parser.add_argument("-b", "--bs", type=int)
+parser.add_argument("--max_len", type=int)
+given = parser.parse_args()
+model = keras.Sequential([keras.Input((given.max_len,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(np.zeros((64, given.max_len)), np.zeros((64, 1)), batch_size=given.bs)
+"""
+
+
+def probes(cli: Cli, spec: str) -> None:
+    ran = cli("probe", spec, *QUICK)
+    assert ran.code == 0, ran.err
+    assert ran.document["best"]["batch_size"] == 16
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_a_spec_for_a_saved_model_probes_as_it_is(cli: Cli) -> None:
+    model = keras.Sequential(
+        [keras.Input((None,), dtype="int32"), keras.layers.Embedding(30, 4), keras.layers.GRU(4), keras.layers.Dense(1)]
+    )
+    model.save(cli.folder / "tagger.keras")
+    ran = cli("init", "tagger.keras")
+    assert (ran.code, ran.out) == (0, "wrote tagger.yaml; probe it with: oomtune probe tagger.yaml\n"), ran.err
+    written = yaml.safe_load((cli.folder / "tagger.yaml").read_text())
+    assert written["dataset"]["synthetic"]["inputs"] == {"shape": ["sequence_length"], "dtype": "int32", "max": 30}
+    probes(cli, "tagger.yaml")
+
+
+def test_a_spec_for_a_builder_names_its_inputs_and_probes_as_it_is(cli: Cli) -> None:
+    (cli.folder / "nets.py").write_text(BUILDER)
+    assert cli("init", "mine.yaml", "nets:build").code == 0
+    written = yaml.safe_load((cli.folder / "mine.yaml").read_text())["dataset"]["synthetic"]
+    assert written["inputs"]["about"] == {"shape": [3], "dtype": "float32"}
+    assert written["targets"] == {"shape": [], "dtype": "int32", "max": 5}
+    probes(cli, "mine.yaml")
+    assert cli("init", "mine.yaml").code == 2, "what is there is never overwritten"
+    (cli.folder / "nets.py").write_text("def build(width): ...")
+    ran = cli("init", "other.yaml", "nets:build")
+    assert (ran.code, "nets:build needs 'width'" in ran.err) == (6, True)
+    assert not (cli.folder / "other.yaml").exists()
+
+
+def test_a_spec_for_a_script_finds_its_options_and_probes_as_it_is(cli: Cli) -> None:
+    (cli.folder / "train.py").write_text(SCRIPT)
+    assert cli("init", "train.py").code == 0
+    written = yaml.safe_load((cli.folder / "train.yaml").read_text())
+    assert written["model"]["script"]["args"] == ["--bs", "{batch_size}", "--max_len", "{sequence_length}"]
+    probes(cli, "train.yaml")
+
+
+def test_a_spec_for_nothing_at_all_is_whole() -> None:
+    spec = load_spec(yaml.safe_load(starter("model.yaml"))).spec
+    assert spec.space.sequence_lengths == (64, 128, 256)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["missing.keras"], "no such file: missing.keras"),
+        (["notes.txt"], "expected a .keras file, module:function, a .py script, or nothing"),
+        (["missing.py"], "missing.py can't be read"),
+        (["a.yaml", "b.yaml"], "expected at most one spec and one source"),
+        (["bare.py"], "bare.py has no option for its batch size"),
+        (["nowhere/a.yaml"], "nowhere/a.yaml can't be written"),
+    ],
+)
+def test_what_no_spec_can_be_made_from_is_said(cli: Cli, words: list[str], said: str) -> None:
+    (cli.folder / "bare.py").write_text("print('hello')")
+    ran = cli("init", *words)
+    assert ran.code in (2, 5)
+    assert said in ran.err
+
+
+def test_names_that_yaml_would_read_as_something_else_are_quoted() -> None:
+    seen = Inspection(
+        inputs={"yes": TensorSpec(shape=(2,), dtype="float32"), "a: b": TensorSpec(shape=(), dtype="float32")},
+        outputs={"x": TensorSpec(shape=(1,), dtype="float32")},
+        activations={"x": "sigmoid"},
+        compiled=False,
+    )
+    written = yaml.safe_load(from_model("m.yaml", "keras_file", "my model.keras", seen))
+    assert set(written["dataset"]["synthetic"]["inputs"]) == {"yes", "a: b"}
+    assert written["model"]["keras_file"] == "my model.keras"
+    assert written["training"]["loss"] == "binary_crossentropy"
+
+
+def test_a_script_is_read_and_not_run() -> None:
+    text = "raise SystemExit\nparser.add_argument('--batch-size')"
+    ast.parse(text)
+    assert "{batch_size}" in (from_script("t.yaml", "t.py", text) or "")

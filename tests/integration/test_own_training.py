@@ -1,0 +1,213 @@
+"""Training by the user's own code: steps from a factory, and whole scripts, run as they are."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomtune.domain import Budget, Candidate, Kind, Outcome, ProbeSpec, Purpose, Stage, Trial
+from oomtune.spec import load_spec
+from oomtune.trials.host import WorkerHost
+from oomtune.trials.process import ForkRunner
+from tests.conftest import Cli
+from tests.specs import CPU
+
+LIMIT = Budget(limit_bytes=64 * 1024**2)
+
+GAN = """\
+import keras
+import tensorflow as tf
+
+def make(batch_size, precision, width=64):
+    generator = keras.Sequential([keras.Input((16,)), keras.layers.Dense(width, activation="relu"),
+                                  keras.layers.Dense(32, dtype="float32")])
+    critic = keras.Sequential([keras.Input((32,)), keras.layers.Dense(width, activation="relu"),
+                               keras.layers.Dense(1, dtype="float32")])
+    ours, theirs = keras.optimizers.Adam(1e-3), keras.optimizers.SGD(1e-3)
+    assert keras.config.dtype_policy().name == precision
+
+    @tf.function
+    def step(real, _targets):
+        noise = tf.random.normal((batch_size, 16))
+        with tf.GradientTape() as tape, tf.GradientTape() as other:
+            made = generator(noise, training=True)
+            loss = -tf.reduce_mean(critic(made, training=True))
+            critic_loss = tf.reduce_mean(critic(made)) - tf.reduce_mean(critic(real, training=True))
+        ours.apply_gradients(zip(tape.gradient(loss, generator.trainable_variables), generator.trainable_variables))
+        theirs.apply_gradients(zip(other.gradient(critic_loss, critic.trainable_variables), critic.trainable_variables))
+        return {"generator": loss, "critic": critic_loss}
+
+    def validate():
+        return tf.reduce_mean(generator(tf.random.normal((batch_size, 16))))
+
+    return step, validate
+"""
+NETWORK = """\
+import argparse, os, shutil, subprocess, sys
+import keras, numpy as np
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, required=True)
+size = parser.parse_args().batch_size
+model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(512, activation="relu"), keras.layers.Dense(1)])
+model.compile("adam", "mse")
+x, y = np.random.rand(4000, 64).astype("float32"), np.zeros((4000, 1), "float32")
+"""
+FIT = """\
+shutil.rmtree("precious")
+os.makedirs("runs/today", exist_ok=True)
+with open("runs/today/config.txt", "w") as file:
+    file.write(str(size))
+assert os.path.exists("runs/today/config.txt") and open("runs/today/config.txt").read() == str(size)
+subprocess.run(["touch", "by_a_subprocess"], check=False)
+with open("precious/notes.txt", "a") as file:
+    file.write("added")
+model.fit(x, y, batch_size=size, epochs=2, validation_split=0.1, verbose=2, callbacks=[
+    keras.callbacks.ModelCheckpoint("best.keras"), keras.callbacks.TensorBoard("logs")])
+open("never", "w").close()
+"""
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[WorkerHost]:
+    made = WorkerHost("fork")
+    yield made
+    made.close()
+
+
+def run(
+    host: WorkerHost, folder: Path, model: dict[str, Any], *, purpose: Purpose = Purpose.SEARCH, **entries: Any
+) -> Outcome:
+    values = {"model": model, "trial": {"confirm_steps": 6, "timeout": "2m"}, **entries}
+    (folder / "spec.yaml").touch()
+    spec = dataclasses.replace(_spec(values, folder), folder=str(folder))
+    climb = (4, 16, 64, 256, 1024) if purpose is Purpose.CALIBRATE else ()
+    runner = ForkRunner(spec=spec, device=CPU, budget=LIMIT, notice=print, host=host)
+    candidate = Candidate(batch_size=climb[0] if climb else 32, precision=spec.space.precisions[0])
+    return runner.run(Trial(purpose=purpose, candidate=candidate, climb=climb))
+
+
+def _spec(values: dict[str, Any], folder: Path) -> ProbeSpec:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return load_spec(values).spec
+
+
+def script(folder: Path, text: str) -> dict[str, Any]:
+    (folder / "train.py").write_text(NETWORK + text)
+    return {"script": {"path": "train.py", "args": ["--batch-size", "{batch_size}"]}}
+
+
+def test_a_factory_of_steps_with_two_optimizers_is_run_validated_and_climbed(host: WorkerHost, tmp_path: Path) -> None:
+    (tmp_path / "gan.py").write_text(GAN)
+    model = {"train_step": "gan:make", "args": {"width": 128}}
+    data = {"synthetic": {"inputs": {"shape": [32]}, "targets": {"shape": [1]}}}
+    mixed = {"precision": ["mixed_bfloat16"]}
+    confirmed = run(host, tmp_path, model, purpose=Purpose.CONFIRM, dataset=data, search=mixed)
+    assert (confirmed.kind, confirmed.steps_run, confirmed.validated) == (Kind.FITS, 6, True), confirmed.error
+    climbed = run(host, tmp_path, model, purpose=Purpose.CALIBRATE, dataset=data)
+    assert [point.batch_size for point in climbed.points][:2] == [4, 16], climbed.error
+    assert all(point.peak_bytes > 0 for point in climbed.points)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def make(): return 3", "gan:make returned int, not a step"),
+        ("def make():\n    def step(batch): ...\n    return step", "no dataset to fill them"),
+        ("def make(size): ...", "gan:make needs 'size'"),
+        ("import sys; sys.exit(3)", "importing 'gan' ended the process: sys.exit(3)"),
+        ("def make():\n    return lambda: float('nan')", "the loss is nan at step 1"),
+    ],
+)
+def test_a_factory_that_is_wrong_is_named(host: WorkerHost, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "gan.py").write_text(text)
+    outcome = run(host, tmp_path, {"train_step": "gan:make"})
+    assert outcome.kind is Kind.CRASH
+    assert outcome.error is not None
+    assert said in outcome.error.message
+
+
+def test_a_script_is_stopped_after_the_trials_steps_and_writes_nothing(host: WorkerHost, tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "notes.txt").write_text("mine")
+    outcome = run(host, tmp_path, script(tmp_path, FIT), purpose=Purpose.CONFIRM)
+    assert (outcome.kind, outcome.stage, outcome.steps_run) == (Kind.FITS, Stage.DONE, 6), outcome.error
+    assert outcome.validated
+    assert (tmp_path / "precious" / "notes.txt").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["precious", "spec.yaml", "train.py"]
+
+
+LOOPS = {
+    "train_on_batch": "while True:\n    model.train_on_batch(x[:size], y[:size])\n",
+    "a loop that says each step": "import oomtune\nwhile True:\n"
+    "    loss = model.train_step((x[:size], y[:size]))['loss']\n    oomtune.step(loss)\n",
+    "a loop that comes to its end": "import oomtune\nfor _ in range(2):\n    oomtune.step(0.5)\n",
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_steps_of_a_scripts_own_loop_are_seen(host: WorkerHost, tmp_path: Path, name: str) -> None:
+    outcome = run(host, tmp_path, script(tmp_path, LOOPS[name]))
+    assert (outcome.kind, outcome.stage) == (Kind.FITS, Stage.DONE), outcome.error
+    assert outcome.steps_run == (1 if "end" in name else 3)
+
+
+def test_a_script_that_catches_the_error_is_still_out_of_memory(host: WorkerHost, tmp_path: Path) -> None:
+    caught = "x = np.zeros((40_000, 64), 'float32')\ntry:\n    model.fit(x, np.zeros((40_000, 1)), batch_size=40_000)\n"
+    outcome = run(host, tmp_path, script(tmp_path, f"{caught}except Exception:\n    model.fit(x[:9], y[:9])\n"))
+    assert outcome.kind is Kind.DEVICE_OOM
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sys.exit()", "train.py ended before it had trained a step"),
+        ("sys.exit('no data here')", "ended by itself: sys.exit('no data here')"),
+        ("model.predict(x[:8], verbose=0)", "ended before it had trained a step"),
+        ("keras.config.set_dtype_policy('mixed_float16')\nmodel.fit(x, y)", "trains under mixed_float16"),
+        ("y[:] = float('nan')\nmodel.fit(x, y)", "the loss is nan at step 1"),
+        ("raise KeyError('mine')", "KeyError: 'mine'"),
+    ],
+)
+def test_a_script_that_does_not_train_is_named_with_what_to_do(
+    host: WorkerHost, tmp_path: Path, text: str, said: str
+) -> None:
+    outcome = run(host, tmp_path, script(tmp_path, text))
+    assert outcome.kind is Kind.CRASH
+    assert outcome.error is not None
+    assert said in outcome.error.message
+    assert outcome.error.hint or "train.py" in outcome.error.traceback
+
+
+def test_a_script_needs_no_spec(cli: Cli) -> None:
+    script(cli.folder, FIT)
+    (cli.folder / "precious").mkdir()
+    wanted = ("--memory-limit", "64MiB", "--set", "search.batch_size.max=512", "--set", "search.resolution=0.2")
+    ran = cli("probe", "--script", "train.py", *wanted, "--", "--batch-size", "{batch_size}")
+    assert ran.code == 0, ran.err
+    assert "python train.py --batch-size 512" in ran.out
+    assert sorted(path.name for path in cli.folder.iterdir()) == ["precious", "state", "train.py", "train.tuned.yaml"]
+    again = cli("probe", "train.tuned.yaml", "--json")
+    assert (again.code, again.document["new_trials"]) == (0, 0), "the tuned config is a spec again"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--script", "train.py"], "expected {batch_size} in one of them"),
+        (["--script", "missing.py", "--", "{batch_size}"], "no such file"),
+        (["--script", "train.sh", "--", "{batch_size}"], "expected a Python file"),
+        (["a.yaml", "b.yaml"], "expected one SPEC"),
+        ([], "missing argument 'SPEC'"),
+    ],
+)
+def test_a_script_that_can_not_be_probed_is_refused_before_anything_runs(cli: Cli, words: list[str], said: str) -> None:
+    script(cli.folder, FIT)
+    ran = cli("probe", *words)
+    assert ran.code == 2
+    assert said in ran.err
+    assert not cli.ledgers()
