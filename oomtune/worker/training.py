@@ -11,7 +11,7 @@ import keras
 
 from oomtune.calibration import next_size
 from oomtune.domain import Candidate, Point, Purpose, Stage, WorkOrder
-from oomtune.worker import data, device, model
+from oomtune.worker import agreement, data, device, model
 from oomtune.worker.progress import Progress
 from oomtune.worker.witness import OverBudget, Witness, steps_wanted
 
@@ -63,9 +63,11 @@ def _train(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
     more than training that has only begun."""
     candidate, buckets = order.trial.candidate, order.trial.buckets
     progress.stage = Stage.DATA
+    batches = data.by_turns(order) if buckets else data.pipeline(order, candidate)
+    agreement.check(order, network, batches)
     _fit(
         network,
-        data.by_turns(order) if buckets else data.pipeline(order, candidate),
+        batches,
         steps=max(steps_wanted(order), _TURNS * len(buckets)),
         witness=Witness(order, progress),
         validation=_validation(order, candidate),
@@ -92,6 +94,7 @@ def _climb(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
         # Only a size near the edge has to show what it needs after an epoch's end too.
         near = bool(progress.points) and progress.points[-1].peak_bytes > _NEAR_SHARE * budget_bytes
         batches = data.pipeline(order, lane.at(size))
+        agreement.check(order, network, batches)
         device.reset_peak(order)
         _fit(
             network,
