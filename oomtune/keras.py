@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from oomtune.bucketing import in_buckets
 from oomtune.errors import EnvironmentProblem, UsageProblem
 from oomtune.tuned import TunedConfig
 from oomtune.units import MIB
@@ -80,41 +81,11 @@ def bucketed(
     A sample's length is the first dimension of its first input; `length`, given the sample's parts, may say otherwise.
     The model has to take samples of any length.
     """
-    import tensorflow as tf
-
     if not tuned.bucket_boundaries:
         raise UsageProblem(
             "this config has no buckets", hint="they are found where the dataset of the spec varies in length"
         )
-    longest = tuned.bucket_boundaries[-1]
-
-    def length_of(*sample: Any) -> tf.Tensor:
-        return length(*sample) if length is not None else tf.shape(tf.nest.flatten(sample[0])[0])[0]
-
-    def cut(*sample: Any) -> Any:
-        steps = length_of(*sample)
-        return tf.nest.map_structure(lambda part: _cut(part, steps, longest), sample)
-
-    buckets = dataset.map(cut).bucket_by_sequence_length(
-        lambda *sample: tf.minimum(length_of(*sample), longest),
-        # tf.data's boundaries are the first length that is too long; the bucket after the last stays empty.
-        bucket_boundaries=[boundary + 1 for boundary in tuned.bucket_boundaries],
-        bucket_batch_sizes=[*tuned.bucket_batch_sizes, 1],
-        pad_to_bucket_boundary=True,
-    )
-    return buckets.prefetch(1)
-
-
-def _cut(part: tf.Tensor, steps: tf.Tensor, longest: int) -> tf.Tensor:
-    """A part of a sample with as many entries as the sample has steps is cut to the longest; any other stays."""
-    import tensorflow as tf
-
-    if part.shape.rank == 0:
-        return part
-    by_step = tf.equal(tf.shape(part)[0], steps)
-    shown = tf.cond(by_step, lambda: part[:longest], lambda: part)
-    shown.set_shape([None, *part.shape[1:]] if part.shape[0] is None else part.shape)
-    return shown
+    return in_buckets(dataset, tuned.bucket_boundaries, tuned.bucket_batch_sizes, length)
 
 
 def optimizer(tuned: TunedConfig) -> keras.Optimizer:

@@ -81,7 +81,7 @@ def answer_rows(result: ProbeResult) -> list[tuple[str, str]]:
         rows.append(("sequence length", str(candidate.sequence_length)))
     rows.append(("precision", candidate.precision))
     if result.buckets is not None:
-        rows.append(("buckets", bucket_words(result.buckets)))
+        rows.append(("buckets", _bucket_words(result, result.buckets)))
     if steps > 1:
         rows.append(("gradient accumulation", f"{steps} steps, effective batch {steps * candidate.batch_size}"))
     limit = result.budget.limit_bytes
@@ -100,9 +100,11 @@ def answer_rows(result: ProbeResult) -> list[tuple[str, str]]:
     return rows
 
 
-def bucket_words(buckets: Buckets) -> str:
+def _bucket_words(result: ProbeResult, buckets: Buckets) -> str:
     pairs = zip(buckets.batch_sizes, buckets.boundaries, strict=True)
-    return ", ".join(f"{size} up to {length}" for size, length in pairs) + f"; {buckets.share_padding:.0%} padding"
+    before = [f" instead of {row.share_padding:.0%}" for row in length_rows(result) if row.chosen]
+    sizes = ", ".join(f"{size} up to {length}" for size, length in pairs)
+    return f"{sizes}; {buckets.share_padding:.0%} padding{''.join(before)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,11 @@ _WORTH = 0.1
 # The first time the buckets take turns only shows whether the model allows it: at this share of what may fit.
 _GENTLE = 0.25
 # When the turns need too much, every batch shrinks by this, this many times at most.
-_SHRINK = 0.96
+_SHRINK = 0.95
 _MOST_SHRINKS = 10
+# How batches of several shapes cut memory up differs from run to run, so the sizes that are taken are smaller by one
+# more step than the largest that fitted: both have to.
+_IN_A_ROW = 2
 
 
 def next_bucket_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
@@ -57,15 +60,15 @@ def buckets_found(space: SearchSpace, history: Sequence[TrialRecord]) -> Buckets
     if best is None:
         return None
     edges = boundaries(space.length_counts, best.candidate.sequence_length or 0, space.most_buckets)
-    for record in _turns(history, best.candidate.lane, edges):
-        if record.trial.purpose is Purpose.CONFIRM and record.outcome.kind is Kind.FITS:
-            return Buckets(
-                boundaries=edges,
-                batch_sizes=tuple(size for _, size in record.trial.buckets),
-                share_padding=share_padding(space.length_counts, edges),
-                confirmed_by=record,
-            )
-    return None
+    full = _at_full_size(_turns(history, best.candidate.lane, edges))
+    if not _settled(full):
+        return None
+    return Buckets(
+        boundaries=edges,
+        batch_sizes=tuple(size for _, size in full[-1].trial.buckets),
+        share_padding=share_padding(space.length_counts, edges),
+        confirmed_by=full[-1],
+    )
 
 
 def _next_turn(
@@ -78,12 +81,20 @@ def _next_turn(
     """All buckets by turns at their edges; smaller each time that was too much."""
     fits = [best_fit(_only(space, candidate, edge), history) for edge in edges[:-1]]
     whole = [fit.candidate.batch_size for fit in fits if fit is not None] + [candidate.batch_size]
-    full = [record for record in turns if record.trial.purpose is Purpose.CONFIRM]
-    done = any(record.outcome.kind is Kind.FITS for record in full)
-    if done or len(whole) < len(edges) or len(full) > _MOST_SHRINKS:
+    full = _at_full_size(turns)
+    if _settled(full) or len(whole) < len(edges) or len(full) > _MOST_SHRINKS:
         return None
     shrunk = _SHRINK ** len(full)
     return _taking_turns(Purpose.CONFIRM, candidate, edges, [_size(space, size * shrunk) for size in whole])
+
+
+def _at_full_size(turns: Sequence[TrialRecord]) -> list[TrialRecord]:
+    return [record for record in turns if record.trial.purpose is Purpose.CONFIRM]
+
+
+def _settled(full: Sequence[TrialRecord]) -> bool:
+    last = full[-_IN_A_ROW:]
+    return len(last) == _IN_A_ROW and all(record.outcome.kind is Kind.FITS for record in last)
 
 
 def _turns(history: Sequence[TrialRecord], lane: Lane, edges: tuple[int, ...]) -> list[TrialRecord]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from oomtune.calibration import next_size
@@ -24,10 +25,13 @@ class FakeDevice:
         law: Law,
         headroom: float = 0.0,
         step_ms: Callable[[Candidate], float] = lambda candidate: 1.0 + candidate.batch_size / 10,
+        turns_need: float | None = 1.0,
     ) -> None:
         self.budget = Budget(limit_bytes=limit_bytes, headroom=headroom)
         self.law = law
         self.step_ms = step_ms
+        self.turns_need = turns_need
+        """What buckets need by turns, beside what the largest of them needs alone; None: they can't take turns."""
         self.ran: list[Trial] = []
 
     def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
@@ -51,8 +55,16 @@ class FakeDevice:
         return Reply(stage=Stage.DONE, points=tuple(points), peak_bytes=points[-1].peak_bytes, batch_size=size)
 
     def _steps(self, trial: Trial) -> Reply:
+        if trial.buckets and self.turns_need is None:
+            return Reply(stage=Stage.BUILD, error=_one_length_only())
+        candidates = [
+            dataclasses.replace(trial.candidate.lane, sequence_length=length).at(size) for length, size in trial.buckets
+        ] or [trial.candidate]
         # A confirm run is longer: where the law is noisy it meets the worse of two draws.
-        peak = max(self.law(trial.candidate) for _ in range(2 if trial.purpose is Purpose.CONFIRM else 1))
+        draws = 2 if trial.purpose is Purpose.CONFIRM else 1
+        peak = max(self.law(candidate) for candidate in candidates for _ in range(draws))
+        if trial.buckets:
+            peak = int(peak * (self.turns_need or 1.0))
         if peak > self.budget.limit_bytes:
             return Reply(stage=Stage.TRAIN, error=_out_of_memory(trial.candidate))
         steps = 20 if trial.purpose is Purpose.CONFIRM else 4
@@ -62,6 +74,15 @@ class FakeDevice:
             step_ms=(self.step_ms(trial.candidate),) * steps,
             memory_after_step_bytes=(peak // 2,) * steps,
         )
+
+
+def _one_length_only() -> RaisedError:
+    return RaisedError(
+        type_name="oomtune.errors.TrialCrashed",
+        bases=("TrialCrashed", "OomtuneError", "Exception", "BaseException", "object"),
+        message="the model takes one length only",
+        traceback="",
+    )
 
 
 def _out_of_memory(candidate: Candidate) -> RaisedError:

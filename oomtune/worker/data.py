@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
+import math
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from oomtune.domain import Candidate, DatasetSpec, SyntheticData, Tensors, TensorSpec, WorkOrder
+from oomtune import bucketing
+from oomtune.domain import Candidate, DatasetSpec, Scan, SyntheticData, Tensors, TensorSpec, WorkOrder
 from oomtune.worker import sources, worst
 
 _SEED = 20_240_229
 # The pipeline repeats this many samples to fill any batch: what it keeps for itself stays small.
 _MOST_ROWS = 64
+# Each bucket is filled about so many times, and at least once in so many steps.
+_FILLS = 3
+_MOST_STEPS_TO_FILL = 20
 # Made once in a process: as in training, arrays lie in memory once.
 _own: list[tf.data.Dataset | None] = []
 
@@ -36,18 +41,40 @@ def pipeline(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset:
     return batches.prefetch(1)
 
 
-def by_turns(order: WorkOrder, batch_size: int | None = None) -> tf.data.Dataset:
-    """Batches without end of the trial's buckets, in an order that sets each beside each other; of this size if one is
-    given."""
-    lane, buckets = order.trial.candidate.lane, order.trial.buckets
-    feeds = [
-        pipeline(order, dataclasses.replace(lane, sequence_length=length).at(batch_size or size))
-        for length, size in buckets
-    ]
-    turns = [turn for first in range(len(feeds)) for other in range(first, len(feeds)) for turn in (other, first)]
-    return tf.data.Dataset.choose_from_datasets(
-        feeds, tf.data.Dataset.from_tensor_slices(tf.constant(turns, tf.int64)).repeat(), stop_on_empty_dataset=False
-    )
+def in_buckets(order: WorkOrder) -> tuple[tf.data.Dataset, int]:
+    """Batches without end of the trial's buckets, made as training makes them, and how many steps fill each of them
+    several times."""
+    assert order.scan is not None, "buckets are for data that was read"
+    kept = _worst_samples(order.scan.rows_path)
+    boundaries, sizes = zip(*order.trial.buckets, strict=True)
+    lengths = _lengths(order.scan, boundaries, sizes)
+    rows = tf.data.Dataset.from_tensor_slices(kept.at(_MOST_ROWS, boundaries[-1])).repeat()
+    samples = tf.data.Dataset.zip(rows, tf.data.Dataset.from_tensor_slices(lengths).repeat()).map(kept.cut)
+    if order.device.kind == "cpu" and order.device.stands_in_for is None:
+        samples = _with_what_training_keeps(samples, order)
+    first = kept.lengths_in[0]
+    batches = bucketing.in_buckets(samples, boundaries, sizes, lambda inputs, _: tf.shape(kept.of(inputs, first))[0])
+    buckets = np.searchsorted(boundaries, lengths)
+    return batches, sum(math.ceil(np.count_nonzero(buckets == index) / size) for index, size in enumerate(sizes))
+
+
+def _lengths(scan: Scan, boundaries: Sequence[int], sizes: Sequence[int]) -> Any:
+    """Lengths in the order in which training would meet them, for as long as it takes to fill each bucket some times.
+
+    The order matters: samples of a bucket that fills slowly lie in memory between the batches of the others and cut it
+    up, so that one long batch may find no room where there is enough. Only a bucket that would hardly ever fill gets
+    more samples than it has in the data. And each trial gets an order of its own: one of them alone may be lucky.
+    """
+    shown = np.array([min(length, boundaries[-1]) for length, _ in scan.lengths])
+    shares = np.array([many for _, many in scan.lengths], dtype=float)
+    bucket = np.searchsorted(boundaries, shown)
+    rates = np.array([shares[bucket == index].sum() / size for index, size in enumerate(sizes)])
+    least = rates.sum() / _MOST_STEPS_TO_FILL
+    for index in np.flatnonzero((rates > 0) & (rates < least)):
+        shares[bucket == index] *= least / rates[index]
+    slowest = min(rate for rate in np.maximum(rates, least)[rates > 0])
+    count = math.ceil(_FILLS / slowest * shares.sum())
+    return np.random.default_rng(sum(sizes)).choice(shown, size=count, p=shares / shares.sum()).astype(np.int32)
 
 
 def _samples(order: WorkOrder, candidate: Candidate) -> tuple[Any, Any]:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 # From here on a climb's sizes are run as an answer would be.
 _NEAR_SHARE = 0.5
-# Buckets that take turns have so many each, at least.
-_TURNS = 4
 
 
 def run(order: WorkOrder, progress: Progress) -> None:
@@ -61,14 +59,17 @@ class FitWitness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships
 def _train(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
     """Steps, a validation pass in the middle, and steps after it: training that goes on after an epoch's end needs
     more than training that has only begun."""
-    candidate, buckets = order.trial.candidate, order.trial.buckets
+    candidate, steps = order.trial.candidate, steps_wanted(order)
     progress.stage = Stage.DATA
-    batches = data.by_turns(order) if buckets else data.pipeline(order, candidate)
+    batches = data.pipeline(order, candidate)
+    if order.trial.buckets:
+        batches, to_fill = data.in_buckets(order)
+        steps = max(steps, to_fill)
     agreement.check(order, network, batches)
     _fit(
         network,
         batches,
-        steps=max(steps_wanted(order), _TURNS * len(buckets)),
+        steps=steps,
         witness=Witness(order, progress),
         validation=_validation(order, candidate),
     )
@@ -80,7 +81,7 @@ def _validation(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset | Non
     if size == 0:
         return None
     if order.trial.buckets:
-        return data.by_turns(order, size)
+        return data.in_buckets(order)[0]
     return data.pipeline(order, candidate.lane.at(size or candidate.batch_size))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from oomtune.worker.sources.source import Arrays, Sample, by_name
 
@@ -26,6 +27,29 @@ class WorstSamples:
     def at(self, count: int, length: int | None) -> tuple[Arrays, Arrays]:
         """So many samples, cut or padded to this length; to their own when there is none to search."""
         return self._side("inputs", self.inputs, count, length), self._side("targets", self.targets, count, length)
+
+    @property
+    def lengths_in(self) -> list[str]:
+        """The inputs that are sequences."""
+        return sorted(key.removeprefix("inputs.") for key in self.sequences if key.startswith("inputs."))
+
+    def of(self, arrays: Arrays, name: str) -> Any:
+        """One of several arrays or tensors by its name; a single one has the empty name."""
+        return by_name(arrays)[name]
+
+    def cut(self, sample: tuple[Any, Any], length: tf.Tensor) -> tuple[Any, Any]:
+        """The tensors of one sample with its sequences cut to a length, each in memory of its own: a slice would share
+        that of all samples, where those that are read from a file have their own."""
+        cut = []
+        for side, tensors in zip(("inputs", "targets"), sample, strict=True):
+            made = {
+                name: tf.gather(tensor, tf.range(length))
+                if f"{side}.{name}" in self.sequences
+                else tf.gather(tensor[tf.newaxis], tf.minimum(length, 0))
+                for name, tensor in by_name(tensors).items()
+            }
+            cut.append(made if isinstance(tensors, dict) else made[""])
+        return cut[0], cut[1]
 
     def _side(self, side: str, arrays: Arrays, count: int, length: int | None) -> Arrays:
         made = {

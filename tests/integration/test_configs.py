@@ -1,24 +1,102 @@
-"""Every config runs as it is, to a confirmed answer."""
+"""Every config runs as it is, to a confirmed answer, and trains with it."""
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT, Cli
 
-CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+BUCKETS = "text_buckets"
+CONFIGS = [path for path in sorted((ROOT / "configs").glob("*.yaml")) if ".tuned" not in path.name]
+# As it is, but for a coarser edge and a shorter proof: the suite's time is short.
+QUICKER = ("--set", "search.resolution=0.3", "--set", "trial.confirm_steps=8")
+
+IN_BUCKETS = """
+import json, sys, zlib
+import oomtune, oomtune.keras
+
+tuned = oomtune.load_tuned(sys.argv[1])
+oomtune.keras.setup(tuned)
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+rows = [json.loads(line) for line in open(sys.argv[2])]
+tokens = [[1 + zlib.crc32(word.encode()) % 999 for word in row["text"].split()] for row in rows]
+samples = tf.data.Dataset.from_tensor_slices((tf.ragged.constant(tokens, tf.int32), [row["label"] == "good" for row in rows]))
+samples = samples.map(lambda words, label: (tf.convert_to_tensor(words), tf.cast(label, tf.int32))).repeat(20)
+
+model = keras.Sequential([keras.Input((None,), dtype="int32"), keras.layers.Embedding(1000, 48), keras.layers.GRU(48),
+                          keras.layers.Dense(2)])
+model.compile(**oomtune.keras.compile_args(tuned))
+
+class Seen(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        assert np.isfinite(logs["loss"])
+
+batches = oomtune.keras.bucketed(samples, tuned)
+model.fit(batches, epochs=2, verbose=0, callbacks=[Seen()])
+seen = [(words.shape, int(tf.math.count_nonzero(words))) for words, _ in batches]
+print(json.dumps({
+    "shapes": sorted({tuple(shape) for shape, _ in seen}),
+    "padding": 1 - sum(filled for _, filled in seen) / sum(shape[0] * shape[1] for shape, _ in seen),
+    "peak": tf.config.experimental.get_memory_info("CPU:0")["peak"], "limit": tuned.memory_limit_bytes,
+}))
+"""
 
 
-@pytest.mark.parametrize("path", [path for path in CONFIGS if ".tuned" not in path.name], ids=lambda path: path.stem)
-def test_each_config_probes_to_a_confirmed_answer(cli: Cli, path: Path) -> None:
-    shutil.copytree(ROOT / "configs", cli.folder / "configs", ignore=shutil.ignore_patterns("*.tuned.yaml"))
-    # As it is, but for a coarser edge and a shorter proof: the suite's time is short.
-    quicker = ("--set", "search.resolution=0.1", "--set", "trial.confirm_steps=8")
-    ran = cli("probe", Path("configs") / path.name, "--json", *quicker, timeout=600)
+@pytest.fixture
+def configs(cli: Cli) -> Path:
+    ignored = shutil.ignore_patterns("*.tuned.yaml", "__pycache__")
+    return Path(shutil.copytree(ROOT / "configs", cli.folder / "configs", ignore=ignored))
+
+
+@pytest.mark.parametrize("path", [path for path in CONFIGS if path.stem != BUCKETS], ids=lambda path: path.stem)
+def test_each_config_probes_to_a_confirmed_answer(cli: Cli, configs: Path, path: Path) -> None:
+    ran = cli("probe", configs / path.name, "--json", *QUICKER, timeout=600)
     assert ran.code == 0, ran.err
     assert ran.document["confirmed"] is True
     assert ran.document["memory"]["peak_bytes"] <= ran.document["memory"]["budget_bytes"]
-    assert (cli.folder / "configs" / f"{path.stem}.tuned.yaml").is_file()
+    assert (configs / f"{path.stem}.tuned.yaml").is_file()
+
+
+def test_the_script_is_probed_by_the_command_it_states(cli: Cli, configs: Path) -> None:
+    folder = configs / "train_script"
+    stated = re.search(r"^ +oomtune (probe .*)$", (folder / "train.py").read_text(), re.MULTILINE)
+    assert stated is not None
+    before, after = shlex.split(stated[1])[:-3], shlex.split(stated[1])[-3:]
+    elsewhere = Cli(folder)
+    elsewhere.environment["XDG_STATE_HOME"] = str(cli.folder / "state")
+    ran = elsewhere(*before, *QUICKER, "--json", *after)
+    assert ran.code == 0, ran.err
+    assert sorted(path.name for path in folder.iterdir()) == ["train.py", "train.tuned.yaml"]
+
+
+def test_training_in_the_tuned_buckets_survives_the_hard_limit_and_saves_padding(cli: Cli, configs: Path) -> None:
+    ran = cli("probe", configs / f"{BUCKETS}.yaml", "--json", "--set", "search.resolution=0.1", timeout=600)
+    assert ran.code == 0, ran.err
+    found, at_length = ran.document["buckets"], ran.document["dataset"]["at_length"]
+    assert len(found["boundaries"]) == len(found["batch_sizes"]) == 4
+    (cli.folder / "train.py").write_text(IN_BUCKETS)
+    trained = subprocess.run(
+        [sys.executable, "train.py", f"configs/{BUCKETS}.tuned.yaml", f"configs/{BUCKETS}.jsonl"],
+        capture_output=True,
+        text=True,
+        cwd=cli.folder,
+        check=False,
+    )
+    assert trained.returncode == 0, trained.stderr
+    seen = json.loads(trained.stdout)
+    full = set(zip(found["batch_sizes"], found["boundaries"], strict=True))
+    assert full <= set(map(tuple, seen["shapes"])), "every bucket was trained at its full batch"
+    assert seen["peak"] <= seen["limit"]
+    assert seen["padding"] < 0.6 * at_length[0]["padding_share"]

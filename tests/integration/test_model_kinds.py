@@ -79,7 +79,7 @@ def test_an_application_probes_without_a_download(cli: Cli, spec_file: Callable[
         ({"layers": [{"Bidirectional": {"layer": 3}}]}, "expected layer to be a layer"),
         ({"layers": ["Flatten", {"Input": {"shape": [4]}}, {"Input": {"shape": [4]}}]}, "expected an Input"),
         ({"layers": ["Dense"], "allow_code": True}, "allow_code is for a keras_file"),
-        ({}, "expected exactly one of layers, builder, keras_file and application"),
+        ({}, "expected exactly one of layers, builder, keras_file, application, train_step and script"),
     ],
 )
 def test_what_is_wrong_with_a_model_is_said_before_anything_runs(

@@ -1,0 +1,137 @@
+"""Buckets: where they begin and end, and the search for their batches."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oomtune.domain import Budget, Candidate, Kind, Purpose, SearchSpace, TrialRecord
+from oomtune.search import best_fit, buckets_found, next_bucket_trial, next_trial
+from oomtune.search.buckets import boundaries, share_padding
+from oomtune.trials.fake import FakeDevice
+
+counts = st.dictionaries(st.integers(1, 600), st.integers(1, 500), min_size=1, max_size=40).map(
+    lambda found: tuple(sorted(found.items()))
+)
+SKEWED = ((10, 500), (20, 800), (40, 400), (90, 100), (200, 30), (256, 5))
+
+
+def tokens(samples: tuple[tuple[int, int], ...], edges: tuple[int, ...]) -> int:
+    return sum(min((edge for edge in edges if size <= edge), default=edges[-1]) * many for size, many in samples)
+
+
+@settings(max_examples=300, deadline=None)
+@given(samples=counts, length=st.integers(2, 700), most=st.integers(0, 6))
+def test_boundaries_ascend_to_the_length_and_save_padding_or_there_are_none(
+    samples: tuple[tuple[int, int], ...], length: int, most: int
+) -> None:
+    edges = boundaries(samples, length, most)
+    if not edges:
+        return
+    assert 2 <= len(edges) <= most
+    assert list(edges) == sorted(set(edges))
+    assert edges[-1] == length
+    assert tokens(samples, edges) <= 0.9 * tokens(samples, (length,))
+    assert 0 <= share_padding(samples, edges) < 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    samples=st.dictionaries(st.integers(1, 8), st.integers(1, 50), min_size=2, max_size=6).map(
+        lambda found: tuple((8 * size, many) for size, many in sorted(found.items()))
+    )
+)
+def test_no_other_boundaries_leave_less_padding(samples: tuple[tuple[int, int], ...]) -> None:
+    edges = boundaries(samples, 64, 3)
+    others = [(*chosen, 64) for many in (0, 1, 2) for chosen in combinations(range(8, 64, 8), many)]
+    least = min(tokens(samples, other) for other in others)
+    worth = least <= 0.9 * tokens(samples, (64,))
+    assert bool(edges) == worth
+    if edges:
+        assert tokens(samples, edges) == least
+
+
+def law(candidate: Candidate) -> int:
+    return 100_000 + 100 * candidate.batch_size * (candidate.sequence_length or 1)
+
+
+def play(device: FakeDevice, space: SearchSpace) -> list[TrialRecord]:
+    history: list[TrialRecord] = []
+    while (
+        trial := next_trial(space, device.budget, history) or next_bucket_trial(space, device.budget, history)
+    ) is not None:
+        history.append(TrialRecord(number=len(history) + 1, trial=trial, outcome=device.run(trial)))
+        assert len(history) < 100
+    return history
+
+
+SPACE = SearchSpace(
+    batch_sizes=range(1, 2049), sequence_lengths=(256,), length_counts=SKEWED, most_buckets=4, resolution=0.02
+)
+
+
+def test_each_bucket_runs_to_its_own_edge_and_all_of_them_take_turns() -> None:
+    device = FakeDevice(limit_bytes=10_100_000, law=law)
+    history = play(device, SPACE)
+    found = buckets_found(SPACE, history)
+    assert found is not None
+    assert found.boundaries[-1] == 256
+    for length, size in zip(found.boundaries, found.batch_sizes, strict=True):
+        edge = min(2048, 100_000 // length)
+        assert 0.92 * edge <= size <= edge
+        alone = [record for record in history if record.trial.candidate.sequence_length == length]
+        assert any(
+            record.trial.candidate.batch_size >= max(size, 0.97 * edge)
+            and record.trial.purpose is Purpose.CONFIRM
+            and record.outcome.kind is Kind.FITS
+            for record in alone
+        )
+    assert found.share_padding < share_padding(SKEWED, (256,))
+    best = best_fit(SPACE, history)
+    assert best is not None
+    assert best.candidate.sequence_length == 256, "what a bucket ran is no answer for the whole length"
+
+
+def test_buckets_that_need_more_by_turns_shrink_together_until_they_fit() -> None:
+    device = FakeDevice(limit_bytes=10_100_000, law=law, turns_need=1.1)
+    found = buckets_found(SPACE, play(device, SPACE))
+    assert found is not None
+    ran = [
+        Candidate(batch_size=size, sequence_length=length)
+        for length, size in zip(found.boundaries, found.batch_sizes, strict=True)
+    ]
+    assert all(
+        candidate.batch_size >= 0.8 * min(2048, 100_000 // (candidate.sequence_length or 1)) for candidate in ran
+    )
+    largest = max(law(candidate) for candidate in ran)
+    assert 1.1 * largest <= device.budget.budget_bytes
+
+
+@pytest.mark.parametrize(("turns_need", "most"), [(None, 4), (50.0, 4), (1.0, 0)])
+def test_where_they_can_not_take_turns_there_are_none_and_the_answer_stands(
+    turns_need: float | None, most: int
+) -> None:
+    from dataclasses import replace
+
+    device = FakeDevice(limit_bytes=10_100_000, law=law, turns_need=turns_need)
+    space = replace(SPACE, most_buckets=most)
+    history = play(device, space)
+    assert buckets_found(space, history) is None
+    best = best_fit(space, history)
+    assert best is not None
+    assert best.confirmed_by is not None
+    tried = [record for record in history if record.trial.buckets]
+    assert len(tried) == {None: 1, 50.0: 12, 1.0: 0}[turns_need]
+
+
+def test_a_session_in_buckets_goes_on_where_it_was() -> None:
+    device = FakeDevice(limit_bytes=10_100_000, law=law)
+    history = play(device, SPACE)
+    budget = Budget(limit_bytes=10_100_000, headroom=0.0)
+    for known in range(len(history)):
+        before = history[:known]
+        trial = next_trial(SPACE, budget, before) or next_bucket_trial(SPACE, budget, before)
+        assert trial == history[known].trial
