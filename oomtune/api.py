@@ -105,8 +105,10 @@ def run_probe(source: str | Path | Mapping[str, Any], options: ProbeOptions, obs
         if host is None:
             raise errors.TensorFlowMissing("TensorFlow is not installed", hint="pip install tensorflow")
         resolved = _resolve(loaded, host)
-        loaded = _with_data(loaded, host, observer)
-        result = _search(loaded, resolved, limits, options.fresh, observer, host)
+        files = _files(loaded)
+        loaded = _with_data(loaded, files, host, observer)
+        key = _ledger_key(loaded, resolved, files)
+        result = _search(loaded, resolved, key, limits, options.fresh, observer, host)
     finally:
         if host is not None:
             host.close()
@@ -134,10 +136,10 @@ def _resolve(loaded: LoadedSpec, host: WorkerHost) -> Resolved:
     return resolve(request, gpus, nvml_cards() if gpus else None)
 
 
-def _with_data(loaded: LoadedSpec, host: WorkerHost, observer: Observer) -> LoadedSpec:
+def _with_data(loaded: LoadedSpec, files: dict[str, str], host: WorkerHost, observer: Observer) -> LoadedSpec:
     """The spec with what its data showed."""
     spec = loaded.spec
-    key = {"dataset": loaded.values.get("dataset"), "folder": spec.folder, "files": _files(loaded), **_versions()}
+    key = {"dataset": loaded.values.get("dataset"), "folder": spec.folder, "files": files, **_versions()}
     scan = scan_data(spec, key, ledger_folder(loaded.path), host, observer)
     return dataclasses.replace(loaded, spec=with_data(spec, scan))
 
@@ -145,14 +147,13 @@ def _with_data(loaded: LoadedSpec, host: WorkerHost, observer: Observer) -> Load
 def _search(
     loaded: LoadedSpec,
     resolved: Resolved,
+    key: dict[str, Any],
     limits: Limits,
     fresh: bool,
     observer: Observer,
     host: WorkerHost,
 ) -> ProbeResult:
     spec, device = loaded.spec, resolved.device
-    versions = _versions()
-    key = _ledger_key(loaded, resolved, versions)
     limit_bytes = resolved.budget.limit_bytes
     with Ledger.open(ledger_folder(loaded.path), spec.name, key, limit_bytes=limit_bytes, fresh=fresh) as ledger:
         budget = Budget(limit_bytes=ledger.limit_bytes, headroom=resolved.budget.headroom)
@@ -188,7 +189,7 @@ def _search(
             ledger.keep_environment(runner.environment)
         needs = {"needs_environment": {**_pinned_environment(), **runner.environment}}
         return dataclasses.replace(
-            result, environment={**versions, **needs}, ledger_path=str(ledger.path), notices=notices
+            result, environment={**_versions(), **needs}, ledger_path=str(ledger.path), notices=notices
         )
 
 
@@ -238,19 +239,19 @@ def _versions() -> dict[str, Any]:
     return versions
 
 
-def _ledger_key(loaded: LoadedSpec, resolved: Resolved, versions: dict[str, Any]) -> dict[str, Any]:
+def _ledger_key(loaded: LoadedSpec, resolved: Resolved, files: dict[str, str]) -> dict[str, Any]:
     """All that could change what a trial would show."""
     asked = loaded.spec.device
     automatic = asked.memory_limit_bytes is None and asked.like is None
     return {
         "spec": loaded.sha256,
         "folder": loaded.spec.folder,
-        "files": _files(loaded),
+        "files": files,
         "device": dataclasses.asdict(resolved.device),
         "limit_bytes": "auto" if automatic else resolved.budget.limit_bytes,
         "python": platform.python_version(),
         "variables": {name: os.environ.get(name) for name in _TELLING_VARIABLES},
-        **versions,
+        **_versions(),
     }
 
 

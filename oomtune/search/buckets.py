@@ -27,9 +27,9 @@ _GENTLE = 0.25
 # When the turns need too much, every batch shrinks by this, this many times at most.
 _SHRINK = 0.95
 _MOST_SHRINKS = 10
-# How batches of several shapes cut memory up differs from run to run, so the sizes that are taken are smaller by one
-# more step than the largest that fitted: both have to.
-_IN_A_ROW = 2
+# How batches of several shapes cut memory up differs from run to run, so the sizes that are taken are smaller by two
+# more steps than the largest that fitted, and all three have to fit, each in an order of its own.
+_IN_A_ROW = 3
 
 
 def next_bucket_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:

@@ -93,13 +93,13 @@ def _wrong_in_layers(layers: list[Any]) -> Iterator[Wrong]:
     """Names that Keras does not have, and branches that come after nothing."""
     earlier: set[str] = set()
     inputs = [entry for entry in layers if isinstance(entry, dict) and {"Input", "InputLayer"} & entry.keys()]
-    if len(inputs) > 1 and layers[0] not in inputs:
-        yield ("model", "layers", 0), "expected an Input: with several inputs the first layer has to be one"
+    is_graph = len(inputs) > 1 or any("inbound" in config for config in map(_config, layers))
+    if is_graph and layers and layers[0] not in inputs:
+        yield ("model", "layers", 0), "expected an Input: a graph, with `inbound` or several inputs, begins with one"
     for index, entry in enumerate(layers):
         path: Path_ = ("model", "layers", index)
         yield from _wrong_names(entry, path)
-        config = next(iter(entry.values()), None) if isinstance(entry, dict) else None
-        config = config if isinstance(config, dict) else {}
+        config = _config(entry)
         inbound = config.get("inbound", [])
         for name in [inbound] if isinstance(inbound, str) else inbound if isinstance(inbound, list) else [None]:
             if not isinstance(name, str):
@@ -111,6 +111,12 @@ def _wrong_in_layers(layers: list[Any]) -> Iterator[Wrong]:
             if name in earlier:
                 yield path, f"two layers are called {name!r}"
             earlier.add(name)
+
+
+def _config(entry: Any) -> dict[str, Any]:
+    """The arguments of a layer in the list; empty where there are none to read."""
+    config = next(iter(entry.values()), None) if isinstance(entry, dict) else None
+    return config if isinstance(config, dict) else {}
 
 
 def _wrong_names(entry: Any, path: Path_) -> Iterator[Wrong]:

@@ -78,6 +78,10 @@ def test_an_application_probes_without_a_download(cli: Cli, spec_file: Callable[
         ({"layers": [{"Bidirectional": {"layer": {"LTSM": {}}}}]}, "no layer 'LTSM'; did you mean 'LSTM'?"),
         ({"layers": [{"Bidirectional": {"layer": 3}}]}, "expected layer to be a layer"),
         ({"layers": ["Flatten", {"Input": {"shape": [4]}}, {"Input": {"shape": [4]}}]}, "expected an Input"),
+        (
+            {"layers": [{"Dense": {"units": 1, "name": "a"}}, {"Dense": {"units": 1, "inbound": "a"}}]},
+            "expected an Input",
+        ),
         ({"layers": ["Dense"], "allow_code": True}, "allow_code is for a keras_file"),
         ({}, "expected exactly one of layers, builder, keras_file, application, train_step and script"),
     ],

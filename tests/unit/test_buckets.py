@@ -81,7 +81,7 @@ def test_each_bucket_runs_to_its_own_edge_and_all_of_them_take_turns() -> None:
     assert found.boundaries[-1] == 256
     for length, size in zip(found.boundaries, found.batch_sizes, strict=True):
         edge = min(2048, 100_000 // length)
-        assert 0.92 * edge <= size <= edge
+        assert 0.88 * edge <= size <= edge
         alone = [record for record in history if record.trial.candidate.sequence_length == length]
         assert any(
             record.trial.candidate.batch_size >= max(size, 0.97 * edge)
@@ -104,7 +104,7 @@ def test_buckets_that_need_more_by_turns_shrink_together_until_they_fit() -> Non
         for length, size in zip(found.boundaries, found.batch_sizes, strict=True)
     ]
     assert all(
-        candidate.batch_size >= 0.8 * min(2048, 100_000 // (candidate.sequence_length or 1)) for candidate in ran
+        candidate.batch_size >= 0.75 * min(2048, 100_000 // (candidate.sequence_length or 1)) for candidate in ran
     )
     largest = max(law(candidate) for candidate in ran)
     assert 1.1 * largest <= device.budget.budget_bytes
