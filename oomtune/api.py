@@ -19,7 +19,7 @@ from oomtune.devices import Resolved, ask_tensorflow, resolve
 from oomtune.devices.host import SHARE_OF_FREE, host_memory
 from oomtune.devices.nvml import nvml_cards
 from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Purpose, Trial, TrialError, Verdict
-from oomtune.files import digests
+from oomtune.files import digests, is_file, modules_beside
 from oomtune.ledger import Ledger, ledger_folder
 from oomtune.observer import Observer, SilentObserver
 from oomtune.report.advice import what_to_try
@@ -247,6 +247,8 @@ def _ledger_key(loaded: LoadedSpec, resolved: Resolved, files: dict[str, str]) -
         "spec": loaded.sha256,
         "folder": loaded.spec.folder,
         "files": files,
+        # What a function returns may depend on more than its file.
+        "data": None if loaded.spec.scan is None else dataclasses.asdict(loaded.spec.scan),
         "device": dataclasses.asdict(resolved.device),
         "limit_bytes": "auto" if automatic else resolved.budget.limit_bytes,
         "python": platform.python_version(),
@@ -262,12 +264,16 @@ def _files(loaded: LoadedSpec) -> dict[str, str]:
     if spec.model.keras_file is not None:
         files.append(folder / spec.model.keras_file)
     if spec.model.script is not None:
-        # What it imports most often lies beside it.
-        files += (folder / spec.model.script.path).parent.glob("*.py")
+        # What it imports and reads most often lies beside it, or is named in its arguments.
+        files += modules_beside(folder / spec.model.script.path)
+        files += [folder / argument for argument in spec.model.script.args]
     for name in named_modules([loaded.values.get("model"), loaded.values.get("dataset")]):
-        module = folder.joinpath(*name.split(".")).with_suffix(".py")
-        files += [module] if module.is_file() else []
-    return digests(files)
+        module = folder.joinpath(*name.split("."))
+        files += [module.with_suffix(".py"), module / "__init__.py"]
+    try:
+        return digests(path for path in files if is_file(path))
+    except OSError as error:
+        raise errors.DataUnreadable(f"{error.filename} can't be read: {error.strerror}") from None
 
 
 def _write(result: ProbeResult, loaded: LoadedSpec, output: Path | None) -> ProbeResult:

@@ -20,15 +20,14 @@ def in_buckets(
 
     longest = boundaries[-1]
 
-    def length_of(*sample: Any) -> tf.Tensor:
-        return length(*sample) if length is not None else tf.shape(tf.nest.flatten(sample[0])[0])[0]
-
     def cut(*sample: Any) -> Any:
-        steps = length_of(*sample)
-        return tf.nest.map_structure(lambda part: _cut(part, steps, longest), sample)
+        sample = tf.nest.map_structure(_dense, sample)
+        steps = tf.minimum(length(*sample) if length is not None else _length(sample), longest)
+        whole = _sequence(sample[0])
+        return tf.nest.map_structure(lambda part: _cut(part, whole, steps, longest), sample)
 
     buckets = dataset.map(cut).bucket_by_sequence_length(
-        lambda *sample: tf.minimum(length_of(*sample), longest),
+        lambda *sample: _longest(_varying(sample)),
         # tf.data's boundaries are the first length that is too long; the bucket after the last stays empty.
         bucket_boundaries=[boundary + 1 for boundary in boundaries],
         bucket_batch_sizes=[*batch_sizes, 1],
@@ -37,13 +36,54 @@ def in_buckets(
     return buckets.prefetch(1)
 
 
-def _cut(part: tf.Tensor, steps: tf.Tensor, longest: int) -> tf.Tensor:
-    """A part of a sample with as many entries as the sample has steps is cut to the longest; any other stays."""
+def _dense(part: Any) -> tf.Tensor:
+    return part.to_tensor() if hasattr(part, "to_tensor") else part
+
+
+def _varying(sample: Any) -> list[tf.Tensor]:
+    """The parts of a sample whose size differs from one to the next."""
     import tensorflow as tf
 
-    if part.shape.rank == 0:
+    return [part for part in tf.nest.flatten(sample) if part.shape.rank and part.shape[0] is None]
+
+
+def _longest(parts: list[tf.Tensor]) -> tf.Tensor:
+    import tensorflow as tf
+
+    return tf.reduce_max([tf.shape(part)[0] for part in parts])
+
+
+def _sequence(inputs: Any) -> tf.Tensor:
+    """The input that a sample's length is measured on: the first whose size varies, or else the first of tokens, or
+    else the first."""
+    import tensorflow as tf
+
+    parts = tf.nest.flatten(inputs)
+    tokens = [part for part in parts if part.shape.rank == 1 and part.dtype.is_integer]
+    return (_varying(inputs) or tokens or parts)[0]
+
+
+def _length(sample: Any) -> tf.Tensor:
+    """How many steps a sample has: those of its longest part. Where all have the same, trailing zeros of tokens are
+    padding."""
+    import tensorflow as tf
+
+    varying, part = _varying(sample), _sequence(sample[0])
+    if varying:
+        return _longest(varying)
+    if part.shape.rank == 1 and part.dtype.is_integer:
+        return tf.maximum(1, tf.reduce_max(tf.where(part != 0, tf.range(1, part.shape[0] + 1), 0)))
+    return tf.shape(part)[0]
+
+
+def _cut(part: tf.Tensor, whole: tf.Tensor, steps: tf.Tensor, longest: int) -> tf.Tensor:
+    """A part of a sample that is as long as its sequence is cut to the sample's steps, another one that varies to what
+    is longest; any other stays."""
+    import tensorflow as tf
+
+    if part.shape.rank == 0 or part.shape[0] != whole.shape[0]:
         return part
-    by_step = tf.equal(tf.shape(part)[0], steps)
-    shown = tf.cond(by_step, lambda: part[:longest], lambda: part)
-    shown.set_shape([None, *part.shape[1:]] if part.shape[0] is None else part.shape)
+    by_step = tf.equal(tf.shape(part)[0], tf.shape(whole)[0])
+    shown = part[: tf.where(by_step, steps, longest)]
+    shown.set_shape([None, *part.shape[1:]])
     return shown

@@ -13,6 +13,20 @@ _PIECE_BYTES = 1024**2
 _PIECES = 64
 
 
+def is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+def modules_beside(script: Path) -> list[Path]:
+    """The Python files of a script's folder and of the packages in it."""
+    folder = script.parent
+    packages = [found.parent for found in folder.glob("*/__init__.py")]
+    return [*folder.glob("*.py"), *(module for package in packages for module in package.rglob("*.py"))]
+
+
 def found_at(paths: Iterable[str], folder: Path | str, *, folders: bool = False) -> list[Path]:
     """The files (or folders) that paths and patterns stand for, each once, from the spec's folder.
 
@@ -28,10 +42,7 @@ def found_at(paths: Iterable[str], folder: Path | str, *, folders: bool = False)
 
 
 def _is_there(path: Path, folders: bool) -> bool:
-    try:
-        return path.is_dir() if folders else path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
+    return path.is_dir() if folders else is_file(path)
 
 
 def digests(paths: Iterable[Path]) -> dict[str, str]:

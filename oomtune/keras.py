@@ -78,8 +78,8 @@ def bucketed(
     """The dataset of single samples in the tuned buckets, by `tf.data`'s own bucketing: each sample goes into a batch
     with others about as long, and is padded to the end of its bucket. What is longer than the last bucket is cut.
 
-    A sample's length is the first dimension of its first input; `length`, given the sample's parts, may say otherwise.
-    The model has to take samples of any length.
+    A sample's length is the first dimension of its longest part that varies, or without trailing zeros where all tokens
+    come padded; `length`, given the sample's parts, may say otherwise. The model has to take samples of any length.
     """
     if not tuned.bucket_boundaries:
         raise UsageProblem(

@@ -83,8 +83,11 @@ class Ledger:
         self.environment = environment
         # The limit that the records were made under; `auto` would come out a little different each time.
         self.limit_bytes = header["limit_bytes"]
-        # A crash may have been mended since, outside the spec; it is run again.
-        self.records = [record for record in records if record.outcome.kind is not Kind.CRASH]
+        # A crash may have been mended since, outside the spec; it is run again. That a model can't train on other
+        # lengths is no such crash.
+        self.records = [
+            record for record in records if record.outcome.kind is not Kind.CRASH or record.trial.for_buckets
+        ]
         if good_bytes < len(text):
             self.notices.append(f"the end of the ledger {self.path} was cut short and is dropped")
             os.ftruncate(self._descriptor, good_bytes)

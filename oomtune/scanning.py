@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from oomtune.domain import DatasetSpec, ProbeSpec, Scan, ScanOrder
+from oomtune.domain import ENDLESS, DatasetSpec, ProbeSpec, Scan, ScanOrder
 from oomtune.errors import OutputNotWritable, Problem, SpecProblem
 from oomtune.observer import Observer
 from oomtune.trials.asking import ask
@@ -98,7 +98,8 @@ def said_of(scan: Scan, spec: ProbeSpec) -> list[str]:
     if scan.lengths:
         shortest, longest = scan.lengths[0][0], scan.lengths[-1][0]
         lengths = f"; lengths {shortest} to {longest}, half of them up to {scan.percentile(50)}"
-    notes = [f"data: {'about ' if some else ''}{scan.samples:,} samples{lengths}{some}"]
+    many = "endless" if scan.samples >= ENDLESS else f"{'about ' if some else ''}{scan.samples:,}"
+    notes = [f"data: {many} samples{lengths}{some}"]
     searched = spec.space.sequence_lengths
     if len(scan.lengths) > 1 and searched is None:
         notes.append(

@@ -62,8 +62,8 @@ def run_session(
             history.append(TrialRecord(number=len(history) + 1, trial=trial, outcome=outcome))
             ledger.append(history[-1])
             observer.trial_ended(history[-1], history)
-            if outcome.kind is Kind.CRASH and trial.buckets:
-                # There is an answer already, and this model can't train on several lengths.
+            if outcome.kind is Kind.CRASH and trial.for_buckets:
+                # There is an answer already; this model can't train on other lengths.
                 observer.notice(f"no buckets: {outcome.error.message if outcome.error else 'they can not take turns'}")
             elif outcome.kind is Kind.CRASH:
                 verdict, problem = Verdict.FAILED, outcome.error

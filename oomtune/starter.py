@@ -67,9 +67,8 @@ def from_model(name: str, way: str, source: str, seen: Inspection) -> str:
     if seen.compiled:
         lines[-1] = "# The model comes compiled; a training section with optimizer and loss would compile it anew.\n"
     else:
-        losses = {_loss(seen, output) for output in seen.outputs}
-        loss = losses.pop() if len(losses) == 1 else "mean_squared_error"
-        lines += ["  optimizer: adam", f"  loss: {loss}  # by the last activation: change it if yours is another\n"]
+        loss = f"  loss: {_loss(seen)}  # by the last activation: change it if yours is another\n"
+        lines += ["  optimizer: adam", loss]
     varies = any(_LENGTH in tensor.shape for tensor in (*seen.inputs.values(), *seen.outputs.values()))
     return _spec(name, "\n".join(lines), has_length=varies)
 
@@ -115,16 +114,18 @@ def _tensor(tensor: TensorSpec) -> str:
 def _target(seen: Inspection, output: str) -> TensorSpec:
     """What the loss compares the output with: classes where it is a distribution over them, else numbers like it."""
     tensor = seen.outputs[output]
-    if _loss(seen, output) == "sparse_categorical_crossentropy":
+    if _loss(seen) == "sparse_categorical_crossentropy":
         return TensorSpec(shape=tensor.shape[:-1], dtype="int32", max=float(tensor.shape[-1]))
     return TensorSpec(shape=tensor.shape, dtype="float32")
 
 
-def _loss(seen: Inspection, output: str) -> str:
-    activation, shape = seen.activations[output], seen.outputs[output].shape
-    if activation == "softmax" and shape and isinstance(shape[-1], int) and not seen.compiled:
+def _loss(seen: Inspection) -> str:
+    """The loss that the model comes with, or one that suits the activations of all its outputs."""
+    kinds = set(seen.activations.values())
+    classes = seen.loss == "sparsecategoricalcrossentropy" if seen.compiled else kinds == {"softmax"}
+    if classes and all(tensor.shape and isinstance(tensor.shape[-1], int) for tensor in seen.outputs.values()):
         return "sparse_categorical_crossentropy"
-    return "binary_crossentropy" if activation == "sigmoid" else "mean_squared_error"
+    return "binary_crossentropy" if kinds == {"sigmoid"} else "mean_squared_error"
 
 
 def _flow(value: Any) -> str:

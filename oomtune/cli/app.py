@@ -17,7 +17,7 @@ import typer
 
 from oomtune import __version__
 from oomtune.cli import doctor, init, probe, schema
-from oomtune.errors import INTERRUPTED, OomtuneError, OutputNotWritable, SpecProblem, UsageProblem
+from oomtune.errors import INTERRUPTED, OomtuneError, OutputNotWritable, SpecProblem, TrialCrashed, UsageProblem
 
 app = typer.Typer(
     name="oomtune",
@@ -120,6 +120,8 @@ def fail(error: OomtuneError) -> int:
 
 def _tell(error: OomtuneError, exit_code: int) -> None:
     """The error on stderr, and as the one JSON document when that was asked for."""
+    if isinstance(error, TrialCrashed):
+        print(error.traceback, end="", file=sys.stderr)  # the user's own code's
     for line in str(error).splitlines():
         print(f"oomtune: {line}", file=sys.stderr)
     if isinstance(error, SpecProblem) and len(error.problems) > 1:

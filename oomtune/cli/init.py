@@ -65,7 +65,7 @@ def _text(spec: Path, source: str | None) -> str:
     if source.endswith(".py"):
         return _for_script(spec, source)
     way = "builder" if ":" in source else "keras_file"
-    if way == "keras_file" and not source.endswith(_SAVED):
+    if (way == "keras_file" and not source.endswith(_SAVED)) or "" in source.split(":"):
         raise UsageProblem(
             f"{source}: expected a .keras file, module:function, a .py script, or nothing",
             hint="see: oomtune init --help",

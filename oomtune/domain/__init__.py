@@ -6,6 +6,7 @@ keeps it.
 """
 
 from oomtune.domain.data import (
+    ENDLESS,
     ArrayNames,
     Columns,
     CsvData,
@@ -54,6 +55,7 @@ from oomtune.domain.trial import (
 )
 
 __all__ = [
+    "ENDLESS",
     "LAYERS_INSIDE",
     "Application",
     "ArrayNames",

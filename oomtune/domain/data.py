@@ -40,11 +40,6 @@ class NpzData:
     inputs: ArrayNames
     targets: ArrayNames
 
-    @property
-    def path(self) -> str:
-        """The first of the paths."""
-        return self.paths[0]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NpyData:
@@ -143,6 +138,10 @@ class DatasetSpec:
     tokenizer: Tokenizer = field(default_factory=Tokenizer)
 
 
+ENDLESS = 2**62
+"""How many samples a pipeline has that never ends."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
     """What one pass over the data showed."""
@@ -157,6 +156,8 @@ class Scan:
     """The largest value of integer inputs, if they are integers."""
     largest_target: int | None = None
     """The same of integer targets."""
+    sequences: tuple[str, ...] = ()
+    """The parts of a sample that are as long as it is, such as `inputs.words`; a single part has no name."""
     rows_path: str = ""
     """Where the longest samples are kept."""
 

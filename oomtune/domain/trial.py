@@ -18,6 +18,8 @@ class Trial:
     candidate: Candidate
     climb: tuple[int, ...] = ()
     buckets: tuple[tuple[int, int], ...] = ()
+    for_buckets: bool = False
+    """Is it run for the sake of buckets? Then the answer does not depend on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,8 @@ class Inspection:
     activations: dict[str, str]
     """The activation of the layer behind each output."""
     compiled: bool
+    loss: str = ""
+    """The loss it comes compiled with, in lower case and without underscores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

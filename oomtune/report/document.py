@@ -96,6 +96,8 @@ def error_document(command: str, exit_code: int, error: OomtuneError) -> dict[st
         "throughput": None,
         "trials": [],
         "frontier": [],
+        "buckets": None,
+        "dataset": None,
         "tuned_path": None,
         "ledger_path": None,
         "environment": {},

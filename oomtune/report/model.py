@@ -151,6 +151,9 @@ def _next_larger_words(result: ProbeResult) -> str:
         larger, kind = result.next_larger
         words = "does not fit" if kind is Kind.DEVICE_OOM else _WORDS[kind]
         return f"batch {larger.batch_size}: {words}"
+    scan = result.spec.scan
+    if scan is not None and result.best.candidate.batch_size == scan.samples:
+        return "not searched: the data has no more samples"
     if result.best.candidate.batch_size == result.spec.space.batch_sizes[-1]:
         return "not searched: this is the largest batch that search.batch_size allows"
     return "not tried"

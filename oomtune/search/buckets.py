@@ -40,17 +40,16 @@ def next_bucket_trial(space: SearchSpace, budget: Budget, history: Sequence[Tria
     candidate = best.candidate
     edges = boundaries(space.length_counts, candidate.sequence_length or 0, space.most_buckets)
     turns = _turns(history, candidate.lane, edges)
-    if not edges or any(record.outcome.kind is Kind.CRASH for record in turns):
+    if not edges or any(record.outcome.kind is Kind.CRASH for record in history if record.trial.for_buckets):
         return None
     if not turns:
         sizes = [_size(space, candidate.tokens / edge * _GENTLE) for edge in edges]
         return _taking_turns(Purpose.SEARCH, candidate, edges, sizes)
     known = [_lane(candidate, edge) for edge in edges]
     for edge in reversed(edges[:-1]):
-        alone = _only(space, candidate, edge)
-        trial = next_trial(alone, budget, history, beside=known)
+        trial = next_trial(_only(space, candidate, edge), budget, _of_lanes(history), beside=known)
         if trial is not None:
-            return trial
+            return replace(trial, for_buckets=True)
     return _next_turn(space, candidate, edges, turns, history)
 
 
@@ -79,13 +78,22 @@ def _next_turn(
     history: Sequence[TrialRecord],
 ) -> Trial | None:
     """All buckets by turns at their edges; smaller each time that was too much."""
-    fits = [best_fit(_only(space, candidate, edge), history) for edge in edges[:-1]]
+    fits = [best_fit(_only(space, candidate, edge), _of_lanes(history)) for edge in edges[:-1]]
     whole = [fit.candidate.batch_size for fit in fits if fit is not None] + [candidate.batch_size]
     full = _at_full_size(turns)
     if _settled(full) or len(whole) < len(edges) or len(full) > _MOST_SHRINKS:
         return None
     shrunk = _SHRINK ** len(full)
     return _taking_turns(Purpose.CONFIRM, candidate, edges, [_size(space, size * shrunk) for size in whole])
+
+
+def _of_lanes(history: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """All that ran in single lanes, whatever for: for a bucket it counts alike."""
+    return [
+        replace(record, trial=replace(record.trial, for_buckets=False))
+        for record in history
+        if not record.trial.buckets
+    ]
 
 
 def _at_full_size(turns: Sequence[TrialRecord]) -> list[TrialRecord]:
@@ -110,7 +118,7 @@ def _turns(history: Sequence[TrialRecord], lane: Lane, edges: tuple[int, ...]) -
 
 def _taking_turns(purpose: Purpose, candidate: Candidate, edges: Sequence[int], sizes: Sequence[int]) -> Trial:
     buckets = tuple(zip(edges, sizes, strict=True))
-    return Trial(purpose=purpose, candidate=candidate.lane.at(sizes[-1]), buckets=buckets)
+    return Trial(purpose=purpose, candidate=candidate.lane.at(sizes[-1]), buckets=buckets, for_buckets=True)
 
 
 def _size(space: SearchSpace, wanted: float) -> int:

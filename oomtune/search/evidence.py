@@ -100,7 +100,7 @@ def lane_views(
 ) -> dict[Lane, LaneView]:
     """Every lane of the space, in order of preference, with what history says of it; then the lanes beside it."""
     by_lane: dict[Lane, list[TrialRecord]] = {}
-    for record in _of_single_lanes(history):
+    for record in _for_the_answer(history):
         by_lane.setdefault(record.trial.candidate.lane, []).append(record)
     failed = {lane: _failed(records) for lane, records in by_lane.items()}
     return {
@@ -111,9 +111,9 @@ def lane_views(
     }
 
 
-def _of_single_lanes(history: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Without the trials in which buckets took turns: these say nothing of any lane alone."""
-    return [record for record in history if not record.trial.buckets]
+def _for_the_answer(history: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Without the trials for buckets: an answer that is confirmed stays what it is while these are searched."""
+    return [record for record in history if not record.trial.for_buckets]
 
 
 def _failed(records: Sequence[TrialRecord]) -> dict[int, Kind]:
@@ -221,7 +221,7 @@ def _ceiling(lane: Lane, failed: Mapping[Lane, dict[int, Kind]]) -> int | None:
 
 def all_fits(history: Sequence[TrialRecord]) -> Iterator[Fit]:
     """Every candidate that ran and fitted and never failed, once, as the first run that showed it saw it."""
-    history = _of_single_lanes(history)
+    history = _for_the_answer(history)
     failed = {
         record.trial.candidate.lane.at(_failed_batch(record))
         for record in history

@@ -122,8 +122,9 @@ def _beyond_types(document: Document, folder: Path) -> Iterator[Problem]:
     for path, message in wrong_in_dataset(document.values.get("dataset"), folder):
         yield _problem(document, path, message)
     if _at(document.values, "search", _LENGTH) is None:
-        for section in ("model", "dataset"):
-            for path in _mentions(document.values.get(section), (section,)):
+        # Elsewhere in a dataset it may be the name of a column.
+        for section in (("model",), ("dataset", "synthetic"), ("dataset", "text")):
+            for path in _mentions(_at(document.values, *section), section):
                 yield _problem(document, path, "stands for search.sequence_length, which is not set")
 
 
@@ -175,9 +176,12 @@ def _between_model_and_the_rest(spec: schema.Spec, document: Document) -> Iterat
     if spec.dataset is not None:
         yield _problem(document, ("dataset",), "a script reads its own data; leave this section out")
     for word, axis in (("batch_size", spec.search.batch_size), (_LENGTH, spec.search.sequence_length)):
-        if axis is not None and not any(f"{{{word}}}" in str(arg) for arg in model.script.args):
+        named = any(f"{{{word}}}" in str(arg) for arg in model.script.args)
+        if axis is not None and not named:
             message = f"expected {{{word}}} in one of them, for the {word} under trial: --size {{{word}}}"
             yield _problem(document, ("model", "script", "args"), message)
+        if axis is None and named:
+            yield _problem(document, ("model", "script", "args"), f"{{{word}}} needs search.{word}, which is not set")
 
 
 def _axis(axis: int | list[int] | Range) -> range | tuple[int, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oomtune import domain
+from oomtune.files import is_file
 from oomtune.spec.keras_names import application_names, layer_names
 from oomtune.spec.model_schema import Model
 from oomtune.spec.text import Path_
@@ -69,13 +70,6 @@ def named_modules(model: Any) -> Iterator[str]:
     elif isinstance(model, list):
         for entry in model:
             yield from named_modules(entry)
-
-
-def is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
 
 
 def _wrong_in_application(application: dict[str, Any], folder: Path) -> Iterator[Wrong]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter
 
 from oomtune.domain import RaisedError
-from oomtune.errors import TrialCrashed, WorkerBroken
+from oomtune.errors import DataUnreadable, TrialCrashed, WorkerBroken
 from oomtune.trials.host import WorkerHost
 
 _T = TypeVar("_T")
@@ -41,5 +41,6 @@ def ask(
         error = _RAISED.validate_python(said["error"])
         ours = "OomtuneError" in error.bases
         message = error.message if ours else f"{error.type_name.rsplit('.', 1)[-1]}: {error.message}"
-        raise TrialCrashed(message, hint=error.hint, traceback=error.traceback)
+        kind = DataUnreadable if "DataUnreadable" in error.bases else TrialCrashed
+        raise kind(message, hint=error.hint, traceback=error.traceback)
     return TypeAdapter(answer).validate_python(said["value"])

@@ -30,12 +30,12 @@ def _at(order: WorkOrder, side: str) -> str:
     """The entry of the spec that this side of the samples comes from."""
     kinds = [entry.name for entry in dataclasses.fields(order.dataset) if entry.name != "tokenizer"]
     kind = next((kind for kind in kinds if getattr(order.dataset, kind) is not None), "")
-    return f"dataset.{kind}" if kind in ("python", "images") else f"dataset.{kind}.{side}"
+    return f"dataset.{kind}" if kind in ("python", "images", "text") else f"dataset.{kind}.{side}"
 
 
 def _check_inputs(order: WorkOrder, network: keras.Model, given: Any) -> None:
     wanted = {tensor.name: tensor for tensor in network.inputs}
-    if isinstance(given, dict) and set(given) != set(wanted):
+    if isinstance(given, dict) and not set(wanted) <= set(given):
         raise TrialCrashed(
             f"{_at(order, 'inputs')} has {_listed(given)}, and the model's inputs are {_listed(wanted)}",
             hint="give each input of the model by its name",
@@ -70,7 +70,7 @@ def _check_tokens(order: WorkOrder, network: keras.Model) -> None:
         raise TrialCrashed(
             f"{_at(order, 'inputs')} has tokens up to {largest}, and the embedding {layer.name!r} has "
             f"{layer.input_dim} rows, for tokens up to {layer.input_dim - 1}",
-            hint=f"make its input_dim {largest + 1}, or the tokenizer's max {layer.input_dim}",
+            hint=f"make its input_dim {largest + 1}, or keep tokens below {layer.input_dim} (dataset.tokenizer.max)",
         )
 
 
@@ -81,11 +81,12 @@ def _is_fed(layer: Any, network: keras.Model) -> bool:
 
 
 def _check_targets(order: WorkOrder, network: keras.Model, given: tf.TensorSpec) -> None:
-    loss, output = _loss(network), network.outputs[0].shape[1:]
+    loss, output = loss_name(network), network.outputs[0].shape[1:]
     shape, largest = given.shape[1:], _largest(order, "targets")
     if loss == "sparsecategoricalcrossentropy":
         classes = output[-1]
-        if largest is not None and classes is not None and largest >= classes:
+        ignores = getattr(network.loss, "ignore_class", None) is not None
+        if largest is not None and classes is not None and largest >= classes and not ignores:
             raise TrialCrashed(
                 f"{_at(order, 'targets')} has classes up to {largest}, and the model tells {classes} apart, from 0 on",
                 hint="check the labels, or give the last layer more units",
@@ -106,7 +107,7 @@ def _check_targets(order: WorkOrder, network: keras.Model, given: tf.TensorSpec)
         )
 
 
-def _loss(network: keras.Model) -> str:
+def loss_name(network: keras.Model) -> str:
     """The name of the loss, in one spelling; empty when it has none."""
     loss = getattr(network, "loss", None)
     name = loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")

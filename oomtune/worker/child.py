@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import select
 import sys
 import threading
 import traceback
@@ -83,7 +84,7 @@ def _scanned(order: ScanOrder, note: Path) -> Scan:
         draft.replace(note)
 
     found, samples = sources.scan(order.dataset, order.folder, tell)
-    worst.save(samples, Path(order.rows_path))
+    worst.save(samples, found.sequences, Path(order.rows_path))
     return dataclasses.replace(found, rows_path=order.rows_path)
 
 
@@ -115,8 +116,7 @@ def _in_own_process(order: WorkOrder) -> Reply:
         die_with_parent(parent_pid)
         _perform(order, Progress(note=lambda _: None), _Mouth(reply_in))
     os.close(reply_in)
-    with os.fdopen(reply_out, "rb") as pipe:
-        document = pipe.read()
+    document = _read_until_exit(reply_out, pid)
     _, status = os.waitpid(pid, 0)
     if not document:
         code = os.waitstatus_to_exitcode(status)
@@ -124,6 +124,21 @@ def _in_own_process(order: WorkOrder) -> Reply:
             os.kill(os.getpid(), -code)
         os._exit(code)
     return _REPLY.validate_json(document)
+
+
+def _read_until_exit(descriptor: int, pid: int) -> bytes:
+    """All that the process says before it ends. What it started may hold the pipe open for longer."""
+    chunks: list[bytes] = []
+    with os.fdopen(descriptor, "rb", buffering=0):
+        while True:
+            readable, _, _ = select.select([descriptor], [], [], 0.1)
+            if not readable and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return b"".join(chunks)
+            chunk = os.read(descriptor, 65536) if readable else b"-"
+            if readable and not chunk:
+                return b"".join(chunks)
+            if readable:
+                chunks.append(chunk)
 
 
 def _note(scratch: str, so_far: Reply) -> None:

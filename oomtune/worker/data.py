@@ -52,8 +52,7 @@ def in_buckets(order: WorkOrder) -> tuple[tf.data.Dataset, int]:
     samples = tf.data.Dataset.zip(rows, tf.data.Dataset.from_tensor_slices(lengths).repeat()).map(kept.cut)
     if order.device.kind == "cpu" and order.device.stands_in_for is None:
         samples = _with_what_training_keeps(samples, order)
-    first = kept.lengths_in[0]
-    batches = bucketing.in_buckets(samples, boundaries, sizes, lambda inputs, _: tf.shape(kept.of(inputs, first))[0])
+    batches = bucketing.in_buckets(samples, boundaries, sizes)
     buckets = np.searchsorted(boundaries, lengths)
     return batches, sum(math.ceil(np.count_nonzero(buckets == index) / size) for index, size in enumerate(sizes))
 

@@ -1,4 +1,5 @@
-"""A fence that the kernel holds: after `keep_writes_in`, this process and all it starts can write in one folder only.
+"""A fence that the kernel holds: after `keep_writes_in`, this process and all it starts can make, write and remove
+files in one folder only.
 
 Linux has this for any process as Landlock, from 5.13 on. Where it is missing the fence is too, and only the overlay
 keeps a script's files apart.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import sys
 from pathlib import Path
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -22,7 +24,9 @@ _ADDED = {2: 1 << 13, 3: 1 << 14}
 
 
 def keep_writes_in(folder: Path) -> bool:
-    """Deny this process every change to files outside `folder`; False when this kernel can't."""
+    """Deny this process to make, write or remove files outside `folder`; False when this kernel can't."""
+    if sys.platform != "linux":
+        return False
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE_RULESET, None, 0, _ASK_VERSION)
     if version < 1:

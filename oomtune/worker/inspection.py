@@ -8,7 +8,7 @@ import keras
 
 from oomtune.domain import Candidate, Inspection, InspectOrder, TensorSpec
 from oomtune.errors import TrialCrashed
-from oomtune.worker import model
+from oomtune.worker import agreement, model
 
 _LENGTH: Literal["sequence_length"] = "sequence_length"
 
@@ -29,11 +29,14 @@ def inspect(order: InspectOrder) -> Inspection:
         outputs={name: _seen(tensor, length, None) for name, tensor in outputs.items()},
         activations={name: _activation(tensor) for name, tensor in outputs.items()},
         compiled=bool(built.compiled),
+        loss=agreement.loss_name(built) if built.compiled else "",
     )
 
 
 def _seen(tensor: Any, length: int | None, vocabulary: int | None) -> TensorSpec:
     whole = keras.backend.standardize_dtype(tensor.dtype)
+    if whole == "string":
+        raise TrialCrashed(f"the input {tensor.name!r} is text, not numbers", hint="write the spec by hand")
     sizes = enumerate(tensor.shape[1:])
     shape = tuple(_LENGTH if size is None or (index == 0 and size == length) else int(size) for index, size in sizes)
     return TensorSpec(shape=shape, dtype=whole, max=float(vocabulary or 2) if "int" in whole else None)

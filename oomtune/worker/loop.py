@@ -80,14 +80,16 @@ def _required(step: Step) -> int:
     """How many arguments the step has to be given."""
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(getattr(step, "python_function", step)).parameters.values()
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return 2  # the inputs and the targets
     return sum(parameter.kind in plain and parameter.default is parameter.empty for parameter in parameters)
 
 
 def settled(returned: Any) -> float:
     """Wait for what a step returned; the first of its numbers that is not finite, or else the first of them."""
-    numbers = [float(np.asarray(value)) for value in tf.nest.flatten(returned) if _is_number(value)]
-    return next((number for number in numbers if not np.isfinite(number)), numbers[0] if numbers else 0.0)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) or (getattr(value, "shape", None) == () and value.dtype != tf.string)
+    arrays = [np.asarray(value) for value in tf.nest.flatten(returned) if value is not None]
+    numbers = [array.astype(np.float64).ravel() for array in arrays if array.dtype.kind in "iuf" and array.size]
+    if not numbers:
+        return 0.0
+    wrong = next((array[~np.isfinite(array)][0] for array in numbers if not np.isfinite(array).all()), None)
+    return float(numbers[0][0] if wrong is None else wrong)

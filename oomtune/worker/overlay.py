@@ -1,8 +1,8 @@
 """Where a script under trial writes: into a folder of the trial's own, whatever path it names.
 
-What the script opens for writing, makes, renames or removes is redirected there; what it then reads back is found
-there. All else that it reads is the user's own. Savers of TensorFlow and Keras do nothing at all: what they would
-write is large, and nobody would read it.
+What the script opens for writing, makes, renames or removes by Python's own means is redirected there, and what it
+then reads back is found there. All else that it reads is the user's own. Code that writes by other means meets the
+fence.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import builtins
 import io
 import os
+import pathlib
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Callable
@@ -26,8 +28,9 @@ _NOT_FILES = ("/dev/", "/proc/")
 class Overlay:
     """A folder that stands in for the whole file system as far as writing goes."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, scratch: Path) -> None:
         self.root = root
+        self.scratch = scratch
         root.mkdir(parents=True, exist_ok=True)
 
     def to_read(self, path: Any) -> Any:
@@ -55,28 +58,37 @@ class Overlay:
     def _mapped(self, path: Any) -> str | None:
         if isinstance(path, int) or not isinstance(path, str | bytes | os.PathLike):
             return None  # a descriptor
+        if "://" in os.fsdecode(path):
+            return None  # not on this machine
         text = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - links are not followed
-        if text.startswith((*_NOT_FILES, f"{self.root.parent}{os.sep}")):
+        if text.startswith((*_NOT_FILES, f"{self.scratch}{os.sep}")):
             return None
         return str(self.root) + text
 
 
 _real: dict[str, Callable[..., Any]] = {}
+_OF_OS = (
+    "open", "mkdir", "makedirs", "remove", "unlink", "rmdir", "rename", "replace", "stat", "lstat", "access", "chdir",
+    "listdir", "scandir", "chmod", "utime", "symlink", "link",
+)  # fmt: skip
 
 
 def redirect(scratch: Path) -> None:
     """From here on this process writes below `scratch` alone, as far as Python, TensorFlow and Keras do the writing."""
-    overlay = Overlay(scratch / "written")
+    own = scratch / f"process-{os.getpid()}"  # a climb's sizes share the trial's folder, one after the other
+    overlay = Overlay(own / "written", scratch)
     sys.dont_write_bytecode = True
-    temporary = scratch / "temporary"
+    temporary = own / "temporary"
     temporary.mkdir(exist_ok=True)
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
-    for name in ("open", "mkdir", "makedirs", "remove", "unlink", "rmdir", "rename", "replace", "stat"):
-        _real[name] = getattr(os, name)
+    _real.update({name: getattr(os, name) for name in _OF_OS})
     _redirect_opening(overlay)
-    _redirect_removing(overlay)
+    _redirect_looking(overlay)
+    _redirect_changing(overlay)
+    _redirect_removing_trees(overlay)
     _redirect_tensorflow(overlay)
-    _silence_savers()
+    _redirect_savers(overlay)
+    _redirect_old_pathlib()
 
 
 def _redirect_opening(overlay: Overlay) -> None:
@@ -95,50 +107,99 @@ def _redirect_opening(overlay: Overlay) -> None:
     def mkdir(path: Any, *args: Any, **kwargs: Any) -> None:
         _real["mkdir"](overlay.to_write(path), *args, **kwargs)
 
-    def stat(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
-        result: os.stat_result = _real["stat"](overlay.to_read(path), *args, **kwargs)
-        return result
-
     builtins.open = io.open = open_
-    os.open, os.mkdir, os.stat = os_open, mkdir, stat
+    os.open, os.mkdir = os_open, mkdir
 
 
-def _redirect_removing(overlay: Overlay) -> None:
+def _redirect_looking(overlay: Overlay) -> None:
+    def looking(name: str) -> Callable[..., Any]:
+        def look(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
+            return _real[name](overlay.to_read(path), *args, **kwargs)
+
+        return look
+
+    def listdir(path: Any = ".") -> list[Any]:
+        """What lies in the user's folder, and what was written into it here."""
+        written = overlay.written(path)
+        if written is None or written is path:
+            return list(_real["listdir"](path))
+        return sorted({*_real["listdir"](written), *(_real["listdir"](path) if _is_users_folder(path) else ())})
+
+    def scandir(path: Any = ".") -> Any:
+        # A folder that is the user's too is shown as it is there.
+        return _real["scandir"](path if _is_users_folder(path) else overlay.to_read(path))
+
+    for name in ("stat", "lstat", "access", "chdir"):
+        setattr(os, name, looking(name))
+    os.listdir, os.scandir = listdir, scandir
+
+
+def _is_users_folder(path: Any) -> bool:
+    try:
+        return stat.S_ISDIR(_real["stat"](path).st_mode)
+    except OSError:
+        return False
+
+
+def _redirect_changing(overlay: Overlay) -> None:
+    def changing(name: str) -> Callable[..., None]:
+        def change(path: Any, *args: Any, **kwargs: Any) -> None:
+            """Only what was written here is changed; of the user's own, nothing."""
+            written = overlay.written(path)
+            if written is not None and kwargs.get("dir_fd") is None:
+                _real[name](written, *args, **kwargs)
+
+        return change
+
+    def renaming(name: str) -> Callable[..., None]:
+        def rename(src: Any, dst: Any, *args: Any, **kwargs: Any) -> None:
+            keep = name in ("rename", "replace")
+            _real[name](overlay.to_write(src, keep=True) if keep else src, overlay.to_write(dst), *args, **kwargs)
+
+        return rename
+
+    for name in ("remove", "unlink", "rmdir", "chmod", "utime"):
+        setattr(os, name, changing(name))
+    for name in ("rename", "replace", "symlink", "link"):
+        setattr(os, name, renaming(name))
+
+
+def _redirect_removing_trees(overlay: Overlay) -> None:
     real_remove_tree = shutil.rmtree
 
-    def remove(path: Any, *, dir_fd: int | None = None) -> None:
-        gone = overlay.written(path)
-        if gone is not None and dir_fd is None:
-            _real["remove"](gone)
-
-    def rmdir(path: Any, *, dir_fd: int | None = None) -> None:
-        gone = overlay.written(path)
-        if gone is not None and dir_fd is None:
-            _real["rmdir"](gone)
-
-    def rename(src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
-        if src_dir_fd is None and dst_dir_fd is None:
-            _real["replace"](overlay.to_write(src, keep=True), overlay.to_write(dst))
-
     def remove_tree(path: Any, *_args: Any, **_kwargs: Any) -> None:
-        gone = overlay.written(path)
-        if gone is not None:
-            real_remove_tree(gone, ignore_errors=True)
+        written = overlay.written(path)
+        if written is None:
+            return
+        ours = {name: getattr(os, name) for name in _OF_OS}
+        for name in _OF_OS:  # it works with descriptors of folders, which have no path to redirect
+            setattr(os, name, _real[name])
+        try:
+            real_remove_tree(written, ignore_errors=True)
+        finally:
+            for name, function in ours.items():
+                setattr(os, name, function)
 
-    os.remove = os.unlink = remove
-    os.rmdir = rmdir
-    os.rename = os.replace = rename
     shutil.rmtree = remove_tree  # type: ignore[assignment]
+
+
+def _redirect_old_pathlib() -> None:
+    """Up to Python 3.10 paths keep functions of `os` of their own."""
+    accessor = getattr(pathlib, "_NormalAccessor", None)
+    for name in _OF_OS if accessor is not None else ():
+        if hasattr(accessor, name):
+            setattr(accessor, name, staticmethod(io.open if name == "open" else getattr(os, name)))
 
 
 def _redirect_tensorflow(overlay: Overlay) -> None:
     from tensorflow.python.lib.io import file_io
 
-    real_init, real_writer = file_io.FileIO.__init__, tf.summary.create_file_writer
+    real_init, real_writer, real_exists = file_io.FileIO.__init__, tf.summary.create_file_writer, tf.io.gfile.exists
 
     def init(self: Any, name: Any, mode: str, *args: Any, **kwargs: Any) -> None:
         writes = any(letter in mode for letter in "wa+")
-        real_init(self, overlay.to_write(name) if writes else overlay.to_read(name), mode, *args, **kwargs)
+        chosen = overlay.to_write(name, keep="w" not in mode) if writes else overlay.to_read(name)
+        real_init(self, chosen, mode, *args, **kwargs)
 
     def create_file_writer(logdir: Any, *args: Any, **kwargs: Any) -> Any:
         return real_writer(overlay.to_write(logdir), *args, **kwargs)
@@ -149,13 +210,29 @@ def _redirect_tensorflow(overlay: Overlay) -> None:
     file_io.FileIO.__init__ = init
     tf.summary.create_file_writer = create_file_writer
     tf.io.gfile.mkdir = tf.io.gfile.makedirs = makedirs
+    tf.io.gfile.exists = lambda path: real_exists(overlay.to_read(path))
     for name in ("remove", "rmtree", "rename", "copy"):
         setattr(tf.io.gfile, name, _nothing)
 
 
-def _silence_savers() -> None:
+def _redirect_savers(overlay: Overlay) -> None:
+    """What Keras saves can be loaded again; checkpoints, which are for later runs, are not written."""
+
+    def mapped(real: Callable[..., Any], *, writes: bool) -> Callable[..., Any]:
+        def call(self: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+            return real(self, overlay.to_write(filepath) if writes else overlay.to_read(filepath), *args, **kwargs)
+
+        return call
+
+    keras.Model.save = mapped(keras.Model.save, writes=True)
+    keras.Model.save_weights = mapped(keras.Model.save_weights, writes=True)
+    keras.Model.load_weights = mapped(keras.Model.load_weights, writes=False)
+    real_load = keras.models.load_model
+    keras.models.load_model = keras.saving.load_model = lambda filepath, *args, **kwargs: real_load(
+        overlay.to_read(filepath), *args, **kwargs
+    )
     for owner, names in (
-        (keras.Model, ("save", "save_weights", "export")),
+        (keras.Model, ("export",)),
         (tf.train.Checkpoint, ("save", "write")),
         (tf.train.CheckpointManager, ("save",)),
         (tf.saved_model, ("save",)),

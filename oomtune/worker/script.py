@@ -11,6 +11,7 @@ import math
 import os
 import runpy
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -55,6 +56,11 @@ def run(order: WorkOrder, progress: Progress, reply: Finish) -> None:
     ended = ""
     try:
         runpy.run_path(str(path), run_name="__main__")
+    except PermissionError as error:
+        raise TrialCrashed(
+            f"{_KEY}: {script.path} may not write {error.filename} during a trial",
+            hint="what Python itself opens is redirected; other code may write only below the temporary folder",
+        ) from error
     except SystemExit as error:
         ended = f": sys.exit({error.code!r})" if error.code is not None else ""
         if error.code not in (None, 0):
@@ -147,12 +153,13 @@ class _ScriptWitness(FitWitness):
 def _take_over(steps: _Steps) -> None:
     """From here on the training calls of Keras, and ours, tell `steps`."""
     stepping.listen(steps.said)
-    steps.witness.step_begins()
+    steps.witness.began = time.perf_counter()
     real_fit, real_step = keras.Model.fit, keras.Model.train_on_batch
 
     def fit(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         given = inspect.signature(real_fit).bind(self, *args, **kwargs).arguments
         steps.progress.jit_compile = bool(self.jit_compile)
+        self.steps_per_execution = 1  # or several steps would be seen as one
         try:
             real_fit(**{**given, **_as_a_trial(given, steps)})
         except tf.errors.OpError as error:
@@ -161,7 +168,10 @@ def _take_over(steps: _Steps) -> None:
 
     def train_on_batch(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         steps.begin()
-        returned = real_step(self, *args, **kwargs)
+        try:
+            returned = real_step(self, *args, **kwargs)
+        except tf.errors.OpError as error:
+            steps.reply(error)
         steps.end(settled(returned))
         return returned
 

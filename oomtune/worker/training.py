@@ -61,10 +61,11 @@ def _train(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
     more than training that has only begun."""
     candidate, steps = order.trial.candidate, steps_wanted(order)
     progress.stage = Stage.DATA
-    batches = data.pipeline(order, candidate)
     if order.trial.buckets:
         batches, to_fill = data.in_buckets(order)
         steps = max(steps, to_fill)
+    else:
+        batches = data.pipeline(order, candidate)
     agreement.check(order, network, batches)
     _fit(
         network,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,15 +29,6 @@ class WorstSamples:
         """So many samples, cut or padded to this length; to their own when there is none to search."""
         return self._side("inputs", self.inputs, count, length), self._side("targets", self.targets, count, length)
 
-    @property
-    def lengths_in(self) -> list[str]:
-        """The inputs that are sequences."""
-        return sorted(key.removeprefix("inputs.") for key in self.sequences if key.startswith("inputs."))
-
-    def of(self, arrays: Arrays, name: str) -> Any:
-        """One of several arrays or tensors by its name; a single one has the empty name."""
-        return by_name(arrays)[name]
-
     def cut(self, sample: tuple[Any, Any], length: tf.Tensor) -> tuple[Any, Any]:
         """The tensors of one sample with its sequences cut to a length, each in memory of its own: a slice would share
         that of all samples, where those that are read from a file have their own."""
@@ -59,21 +51,17 @@ class WorstSamples:
         return made if isinstance(arrays, dict) else made[""]
 
 
-def save(samples: list[Sample], path: Path) -> None:
+def save(samples: list[Sample], sequences: Sequence[str], path: Path) -> None:
     """Write the samples whole or not at all, for the user's eyes alone. Nothing is pickled."""
     arrays: dict[str, Any] = {}
-    sequences: list[str] = []
-    longest = {side: _axis_sizes(samples, index) for index, side in enumerate(("inputs", "targets"))}
-    first = next((sizes for name, sizes in longest["inputs"].items() if _is_length(samples, name, sizes)), None)
+    single = []
     for index, side in enumerate(("inputs", "targets")):
-        for name, sizes in longest[side].items():
-            key = f"{side}.{name}"
-            if sizes is not None and (len(set(sizes)) > 1 or sizes == first):
-                sequences.append(key)
-            arrays[key] = _stacked([by_name(sample[index])[name] for sample in samples])
-    about = {"sequences": sequences, "single": [side for side in longest if list(longest[side]) == [""]]}
-    arrays[_ABOUT] = np.array(json.dumps(about))
-    draft = path.with_suffix(".draft")
+        first = samples[0][index]
+        single += [] if isinstance(first, dict) else [side]
+        for name in by_name(first):
+            arrays[f"{side}.{name}"] = _stacked([by_name(sample[index])[name] for sample in samples])
+    arrays[_ABOUT] = np.array(json.dumps({"sequences": list(sequences), "single": single}))
+    draft = path.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         np.savez(file, **arrays)
     draft.replace(path)
@@ -87,21 +75,6 @@ def load(path: Path) -> WorstSamples:
             arrays = {key.removeprefix(f"{side}."): archive[key] for key in archive.files if key.startswith(f"{side}.")}
             sides[side] = arrays[""] if side in about["single"] else arrays
     return WorstSamples(**sides, sequences=frozenset(about["sequences"]))
-
-
-def _axis_sizes(samples: list[Sample], index: int) -> dict[str, list[int] | None]:
-    """The size of axis 0 in each sample, by array; None for single numbers."""
-    return {
-        name: [len(by_name(sample[index])[name]) for sample in samples] if array.ndim else None
-        for name, array in by_name(samples[0][index]).items()
-    }
-
-
-def _is_length(samples: list[Sample], name: str, sizes: list[int] | None) -> bool:
-    """Is this the axis that the length of a sample is measured on? Tokens, features a step, or sizes that differ."""
-    array = by_name(samples[0][0])[name]
-    tokens = array.ndim == 1 and array.dtype.kind in "iu"
-    return sizes is not None and (tokens or array.ndim == 2 or len(set(sizes)) > 1)
 
 
 def _stacked(arrays: list[Any]) -> Any:

@@ -49,6 +49,12 @@ def test_a_spec_for_a_saved_model_probes_as_it_is(cli: Cli) -> None:
         [keras.Input((None,), dtype="int32"), keras.layers.Embedding(30, 4), keras.layers.GRU(4), keras.layers.Dense(1)]
     )
     model.save(cli.folder / "tagger.keras")
+    classes = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="softmax")])
+    classes.compile("sgd", "sparse_categorical_crossentropy")
+    classes.save(cli.folder / "classes.keras")
+    assert cli("init", "classes.keras").code == 0
+    targets = yaml.safe_load((cli.folder / "classes.yaml").read_text())["dataset"]["synthetic"]["targets"]
+    assert targets == {"shape": [], "dtype": "int32", "max": 3}, "by the loss that it comes compiled with"
     ran = cli("init", "tagger.keras")
     assert (ran.code, ran.out) == (0, "wrote tagger.yaml; probe it with: oomtune probe tagger.yaml\n"), ran.err
     written = yaml.safe_load((cli.folder / "tagger.yaml").read_text())

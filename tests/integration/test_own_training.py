@@ -62,6 +62,16 @@ os.makedirs("runs/today", exist_ok=True)
 with open("runs/today/config.txt", "w") as file:
     file.write(str(size))
 assert os.path.exists("runs/today/config.txt") and open("runs/today/config.txt").read() == str(size)
+assert os.listdir("runs") == ["today"] and "train.py" in os.listdir(".")
+shutil.rmtree("runs/today")
+os.makedirs("runs/today")
+shutil.copy("train.py", "runs/today/copy.py")
+os.symlink("train.py", "latest")
+before = os.stat("train.py").st_mtime_ns
+os.utime("train.py")
+assert os.stat("train.py").st_mtime_ns == before
+model.save_weights("start.weights.h5")
+model.load_weights("start.weights.h5")
 subprocess.run(["touch", "by_a_subprocess"], check=False)
 with open("precious/notes.txt", "a") as file:
     file.write("added")
@@ -156,10 +166,11 @@ def test_steps_of_a_scripts_own_loop_are_seen(host: WorkerHost, tmp_path: Path, 
     assert outcome.steps_run == (1 if "end" in name else 3)
 
 
-def test_a_script_that_catches_the_error_is_still_out_of_memory(host: WorkerHost, tmp_path: Path) -> None:
-    caught = "x = np.zeros((40_000, 64), 'float32')\ntry:\n    model.fit(x, np.zeros((40_000, 1)), batch_size=40_000)\n"
-    outcome = run(host, tmp_path, script(tmp_path, f"{caught}except Exception:\n    model.fit(x[:9], y[:9])\n"))
-    assert outcome.kind is Kind.DEVICE_OOM
+@pytest.mark.parametrize("call", ["fit(x, y, batch_size=40_000)", "train_on_batch(x, y)"])
+def test_a_script_that_catches_the_error_is_still_out_of_memory(host: WorkerHost, tmp_path: Path, call: str) -> None:
+    large = "x, y = np.zeros((40_000, 64), 'float32'), np.zeros((40_000, 1))\n"
+    caught = f"{large}try:\n    model.{call}\nexcept Exception:\n    model.fit(x[:9], y[:9])\n"
+    assert run(host, tmp_path, script(tmp_path, caught)).kind is Kind.DEVICE_OOM
 
 
 @pytest.mark.parametrize(
@@ -201,6 +212,7 @@ def test_a_script_needs_no_spec(cli: Cli) -> None:
         (["--script", "train.py"], "expected {batch_size} in one of them"),
         (["--script", "missing.py", "--", "{batch_size}"], "no such file"),
         (["--script", "train.sh", "--", "{batch_size}"], "expected a Python file"),
+        (["--script", "train.py", "--", "{batch_size}", "{sequence_length}"], "needs search.sequence_length"),
         (["a.yaml", "b.yaml"], "expected one SPEC"),
         ([], "missing argument 'SPEC'"),
     ],

@@ -129,6 +129,9 @@ def test_what_training_keeps_of_the_data_in_memory_counts(cli: Cli, spec_file: C
         "def arrays(): return np.zeros((20_000, 64), 'float32'), np.zeros((20_000, 1), 'float32')\n"
         "def pipeline(): return tf.data.Dataset.from_tensors(tuple(a[0] for a in arrays())).repeat(64)\n"
     )
+    (cli.folder / "wrong.py").write_text("def load():\n    return {}['x']\n")
+    ran = cli("probe", spec_file(dataset={"python": "wrong:load"}, name="wrong"))
+    assert (ran.code, "KeyError: 'x'" in ran.err, "wrong.py" in ran.err) == (6, True, True), "their own traceback"
     peaks = {}
     for name in ("arrays", "pipeline"):
         spec = spec_file(dataset={"python": f"own:{name}"}, search__batch_size=[32], name=name)

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from pydantic import TypeAdapter
 
-from oomtune.domain import DatasetSpec, Scan
+from oomtune.domain import ENDLESS, DatasetSpec, Scan
 from oomtune.errors import DataUnreadable, TrialCrashed
 from oomtune.spec.data_schema import Dataset
 from oomtune.spec.dataset import dataset_spec, wrong_in_dataset
@@ -67,7 +67,14 @@ def test_whole_arrays_are_held_and_padding_does_not_count(tmp_path: Path, read: 
     x = np.array([[0, 0, 0, 0], [5, 0, 7, 0], [1, 2, 3, 4], [9, 9, 0, 0]])
     np.savez(tmp_path / "a.npz", x=x, y=np.array([0, 1, 2, 1]))
     found, worst = read(npz={"path": "a.npz"})
-    assert found == Scan(samples=4, read=4, lengths=((1, 1), (2, 1), (3, 1), (4, 1)), largest_input=9, largest_target=2)
+    assert found == Scan(
+        samples=4,
+        read=4,
+        lengths=((1, 1), (2, 1), (3, 1), (4, 1)),
+        largest_input=9,
+        largest_target=2,
+        sequences=("inputs.",),
+    )
     assert [inputs.tolist() for inputs, _ in worst] == [x[2].tolist(), x[1].tolist(), x[3].tolist(), x[0].tolist()]
     assert worst[0][0].base is None, "a sample that is kept does not keep the whole array"
     source = open_source(dataset(npz={"path": "a.npz"}), str(tmp_path))
@@ -81,7 +88,7 @@ def test_archives_of_a_pattern_are_read_one_after_the_other(tmp_path: Path, read
     for part in (2, 1):
         np.savez(tmp_path / f"part{part}.npz", x=np.full((3, 2, 5), part, "float32"), y=np.zeros(3))
     found, worst = read(npz={"path": ["part*.npz"]})
-    assert found == Scan(samples=6, read=6, lengths=((2, 6),))
+    assert found == Scan(samples=6, read=6, lengths=((2, 6),), sequences=("inputs.",))
     assert [float(inputs[0, 0]) for inputs, _ in worst] == [1, 1, 1, 2, 2, 2]
 
 
@@ -221,7 +228,9 @@ def test_a_list_of_whole_numbers_is_tokens(tmp_path: Path, read: Read) -> None:
         {"tokens": [], "label": "neg"},
     )
     found, worst = read(jsonl={"path": "a.jsonl", "inputs": "tokens", "targets": "label"})
-    assert found == Scan(samples=3, read=3, lengths=((1, 1), (2, 1), (3, 1)), largest_input=9, largest_target=1)
+    assert found == Scan(
+        samples=3, read=3, lengths=((1, 1), (2, 1), (3, 1)), largest_input=9, largest_target=1, sequences=("inputs.",)
+    )
     assert [(inputs.tolist(), int(targets)) for inputs, targets in worst] == [([7, 8, 9], 1), ([4, 0], 0), ([], 0)]
     assert {str(inputs.dtype) for inputs, _ in worst} == {"int32"}
 
@@ -405,7 +414,14 @@ def test_examples_give_samples_of_their_own_lengths(tmp_path: Path, read: Read, 
     records = [example(tokens=list(range(length)), label=[length % 2]) for length in (2, 5, 0, 3)]
     write_records(tmp_path / "a.tfrecord", *records, compression="GZIP" if compression == "gzip" else "")
     found, worst = read(tfrecord={**RECORDS, "compression": compression})
-    assert found == Scan(samples=4, read=4, lengths=((1, 1), (2, 1), (3, 1), (5, 1)), largest_input=4, largest_target=1)
+    assert found == Scan(
+        samples=4,
+        read=4,
+        lengths=((1, 1), (2, 1), (3, 1), (5, 1)),
+        largest_input=4,
+        largest_target=1,
+        sequences=("inputs.",),
+    )
     assert shapes(worst) == [((5,), ()), ((3,), ()), ((2,), ()), ((0,), ())]
     some = read(Bounds(samples=2), tfrecord={**RECORDS, "compression": compression})[0]
     assert some.read == 2
@@ -581,7 +597,7 @@ def test_a_function_returns_a_pipeline_or_arrays(
 @pytest.mark.usefixtures("functions")
 def test_a_pipeline_without_end_is_read_for_a_while(read: Read) -> None:
     found = read(Bounds(endless=100), python="my_data:endless")[0]
-    assert (found.read, found.samples) == (100, 100)
+    assert (found.read, found.samples) == (100, ENDLESS), "its end bounds no batch"
 
 
 @pytest.mark.usefixtures("functions")

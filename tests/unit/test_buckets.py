@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -114,8 +115,6 @@ def test_buckets_that_need_more_by_turns_shrink_together_until_they_fit() -> Non
 def test_where_they_can_not_take_turns_there_are_none_and_the_answer_stands(
     turns_need: float | None, most: int
 ) -> None:
-    from dataclasses import replace
-
     device = FakeDevice(limit_bytes=10_100_000, law=law, turns_need=turns_need)
     space = replace(SPACE, most_buckets=most)
     history = play(device, space)
@@ -125,6 +124,33 @@ def test_where_they_can_not_take_turns_there_are_none_and_the_answer_stands(
     assert best.confirmed_by is not None
     tried = [record for record in history if record.trial.buckets]
     assert len(tried) == {None: 1, 50.0: 12, 1.0: 0}[turns_need]
+
+
+def test_what_runs_for_buckets_does_not_overturn_the_confirmed_answer() -> None:
+    """Rounding gives a short length slightly more tokens here, once it is run to its edge."""
+    space = replace(SPACE, sequence_lengths=(24, 40, 64, 128, 256), batch_sizes=range(1, 5001))
+    device = FakeDevice(limit_bytes=10_100_000, law=lambda candidate: 900_000 + law(candidate))
+    history = play(device, space)
+    answered = next(at for at, record in enumerate(history) if record.trial.for_buckets)
+    assert best_fit(space, history) == best_fit(space, history[:answered])
+    assert buckets_found(space, history) is not None
+
+
+def test_a_crash_in_a_buckets_own_lane_leaves_the_answer_and_ends_the_buckets() -> None:
+    device = FakeDevice(limit_bytes=10_100_000, law=law)
+    history: list[TrialRecord] = []
+    while (
+        trial := next_trial(SPACE, device.budget, history) or next_bucket_trial(SPACE, device.budget, history)
+    ) is not None:
+        outcome = device.run(trial)
+        if (trial.candidate.sequence_length or 0) < 64:
+            outcome = replace(outcome, kind=Kind.CRASH, points=())
+        history.append(TrialRecord(number=len(history) + 1, trial=trial, outcome=outcome))
+    assert history[-1].outcome.kind is Kind.CRASH
+    best = best_fit(SPACE, history)
+    assert best is not None
+    assert best.confirmed_by is not None
+    assert buckets_found(SPACE, history) is None
 
 
 def test_a_session_in_buckets_goes_on_where_it_was() -> None:

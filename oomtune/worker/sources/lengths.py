@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from oomtune.worker.sources.source import Axis, Bounds, Sample, by_name
 
 # Rows whose padding is looked at together: what this needs for itself stays small.
 _ROWS_AT_ONCE = 65_536
+_SIDES = ("inputs", "targets")
 
 
 class Lengths:
@@ -37,6 +38,11 @@ class Lengths:
         length = max(1, _unpadded_length(array) if self._padded else len(array))
         self._counts[length] += 1
         return length
+
+    @property
+    def input(self) -> str | None:
+        """The name of the input that lengths are measured on."""
+        return None if self._only_if_they_differ and len(self._counts) < 2 else self._input
 
     def counted(self) -> tuple[tuple[int, int], ...]:
         """Each length with how many samples have it, ascending."""
@@ -66,18 +72,49 @@ def is_sequence(rank: int, kind: str, axis: Axis) -> bool:
         return False
     if axis is Axis.VARIES:
         return True
-    return rank == 2 if kind in "iu" else rank > 2 and kind == "f"
+    return rank == 2 if kind in "iu" else rank == 3 and kind == "f"
 
 
-def lengths_of_rows(inputs: Any) -> Any:
-    """The length of every sample of whole arrays at once; None when they have none."""
-    for array in by_name(inputs).values():
+def lengths_of_rows(inputs: Any) -> tuple[str | None, Any]:
+    """The input that lengths are measured on, and the length of every sample of whole arrays at once; None and None
+    when they have none."""
+    for name, array in by_name(inputs).items():
         if not is_sequence(array.ndim, array.dtype.kind, Axis.FIXED):
             continue
         if array.ndim > 2:
-            return np.full(len(array), array.shape[1], dtype=np.int64)
-        return np.concatenate([_unpadded(array[at : at + _ROWS_AT_ONCE]) for at in range(0, len(array), _ROWS_AT_ONCE)])
-    return None
+            return name, np.full(len(array), array.shape[1], dtype=np.int64)
+        pieces = [_unpadded(array[at : at + _ROWS_AT_ONCE]) for at in range(0, len(array), _ROWS_AT_ONCE)]
+        return name, np.concatenate(pieces)
+    return None, None
+
+
+class Sizes:
+    """Which parts of samples differ in the size of their first axis."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, int] = {}
+        self.varying: set[str] = set()
+
+    def look(self, sample: Sample) -> None:
+        for side, arrays in zip(_SIDES, sample, strict=True):
+            for name, array in by_name(arrays).items():
+                if array.ndim and self._first.setdefault(f"{side}.{name}", len(array)) != len(array):
+                    self.varying.add(f"{side}.{name}")
+
+
+def sequences(samples: list[Sample], measured: str | None, varying: Set[str] = frozenset()) -> tuple[str, ...]:
+    """The parts that are as long as their sample: those that vary, the one that lengths are measured on, and those of
+    its size that hold tokens, or a vector for each step. A vector of fractions of that size is none."""
+    found = set(varying)
+    if measured is not None:
+        sizes = [len(by_name(sample[0])[measured]) for sample in samples]
+        found.add(f"inputs.{measured}")
+        for index, side in enumerate(_SIDES):
+            for name, array in by_name(samples[0][index]).items():
+                by_step = array.ndim > 1 or (array.ndim == 1 and array.dtype.kind in "iu")
+                if by_step and sizes == [len(by_name(sample[index])[name]) for sample in samples]:
+                    found.add(f"{side}.{name}")
+    return tuple(sorted(found))
 
 
 def _unpadded_length(row: Any) -> int:

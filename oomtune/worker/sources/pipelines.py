@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from oomtune.domain import ENDLESS
 from oomtune.errors import DataUnreadable
 from oomtune.worker.sources.problems import reason_of
 from oomtune.worker.sources.source import Axis, Bounds, Sample, Source, by_name
@@ -26,6 +27,8 @@ def pipeline_source(samples: Iterator[Sample], pipeline: tf.data.Dataset, name: 
     def partial() -> int | None:
         if count.given < most or count.given == in_all:
             return None
+        if in_all == tf.data.INFINITE_CARDINALITY:
+            return ENDLESS
         # A pipeline that does not know its own length has at least what it gave.
         return max(in_all, count.given)
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from oomtune.domain import DatasetSpec, Scan
 from oomtune.errors import DataUnreadable
 from oomtune.worker.sources.arrays import row_of
-from oomtune.worker.sources.lengths import Lengths, Worst, lengths_of_rows, within
+from oomtune.worker.sources.lengths import Lengths, Sizes, Worst, lengths_of_rows, sequences, within
 from oomtune.worker.sources.opening import open_source
 from oomtune.worker.sources.source import Bounds, Sample, Source, by_name
 
@@ -37,26 +37,29 @@ def scan(
 def _held(held: tuple[Any, Any], on_progress: OnProgress, bounds: Bounds) -> tuple[Scan, list[Sample]]:
     inputs, targets = held
     count = len(next(iter(by_name(inputs).values())))
-    lengths = lengths_of_rows(inputs)
+    measured, lengths = lengths_of_rows(inputs)
     order = np.arange(count) if lengths is None else np.argsort(-lengths, kind="stable")
     counted = [] if lengths is None else zip(*np.unique(lengths, return_counts=True), strict=True)
     on_progress(count, 1.0)
+    worst = within(bounds, [(row_of(inputs, at), row_of(targets, at)) for at in order[: bounds.worst]])
     found = Scan(
         samples=count,
         read=count,
         lengths=tuple((int(length), int(many)) for length, many in counted),
         largest_input=_largest(inputs),
         largest_target=_largest(targets),
+        sequences=sequences(worst, measured),
     )
-    return found, within(bounds, [(row_of(inputs, at), row_of(targets, at)) for at in order[: bounds.worst]])
+    return found, worst
 
 
 def _streamed(source: Source, on_progress: OnProgress, bounds: Bounds) -> tuple[Scan, list[Sample]]:
-    lengths, worst = Lengths(source.axes), Worst(bounds)
+    lengths, worst, sizes = Lengths(source.axes), Worst(bounds), Sizes()
     inputs_seen, targets_seen = _Numbers(), _Numbers()
     read = 0
     for sample in source.samples:
         read += 1
+        sizes.look(sample)
         inputs_seen.look(sample[0])
         targets_seen.look(sample[1])
         worst.offer(lengths.of(sample[0]), sample)
@@ -66,14 +69,15 @@ def _streamed(source: Source, on_progress: OnProgress, bounds: Bounds) -> tuple[
         raise DataUnreadable(f"{source.name} holds no samples", hint="check that the path names the right data")
     on_progress(read, 1.0)
     in_all = source.partial()
+    kept = [(inputs_seen.alike(inputs), targets_seen.alike(targets)) for inputs, targets in worst.longest_first()]
     found = Scan(
         samples=read if in_all is None else max(read, in_all),
         read=read,
         lengths=lengths.counted(),
         largest_input=inputs_seen.largest(),
         largest_target=targets_seen.largest(),
+        sequences=sequences(kept, lengths.input, sizes.varying),
     )
-    kept = [(inputs_seen.alike(inputs), targets_seen.alike(targets)) for inputs, targets in worst.longest_first()]
     return found, kept
 
 
