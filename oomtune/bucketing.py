@@ -27,7 +27,7 @@ def in_buckets(
         return tf.nest.map_structure(lambda part: _cut(part, whole, steps, longest), sample)
 
     buckets = dataset.map(cut).bucket_by_sequence_length(
-        lambda *sample: _longest(_varying(sample)),
+        lambda *sample: _longest(_varying(sample) or [_sequence(sample[0])]),
         # tf.data's boundaries are the first length that is too long; the bucket after the last stays empty.
         bucket_boundaries=[boundary + 1 for boundary in boundaries],
         bucket_batch_sizes=[*batch_sizes, 1],

@@ -82,7 +82,7 @@ def run_session(
         budget=budget,
         records=tuple(history),
         best=best,
-        buckets=buckets_found(spec.space, history),
+        buckets=buckets_found(spec.space, budget, history),
         frontier=frontier(spec.space, history, budget),
         next_larger=None if best is None else next_larger(spec.space, history, best.candidate, budget),
         problem=problem,

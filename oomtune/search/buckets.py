@@ -30,6 +30,8 @@ _MOST_SHRINKS = 10
 # How batches of several shapes cut memory up differs from run to run, so the sizes that are taken are smaller by two
 # more steps than the largest that fitted, and all three have to fit, each in an order of its own.
 _IN_A_ROW = 3
+# Where the largest batch allowed bounds the buckets and memory does not, once is enough: this much of it is free then.
+_AMPLE = 0.25
 
 
 def next_bucket_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
@@ -50,17 +52,17 @@ def next_bucket_trial(space: SearchSpace, budget: Budget, history: Sequence[Tria
         trial = next_trial(_only(space, candidate, edge), budget, _of_lanes(history), beside=known)
         if trial is not None:
             return replace(trial, for_buckets=True)
-    return _next_turn(space, candidate, edges, turns, history)
+    return _next_turn(space, budget, candidate, edges, turns, history)
 
 
-def buckets_found(space: SearchSpace, history: Sequence[TrialRecord]) -> Buckets | None:
+def buckets_found(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Buckets | None:
     """The buckets that took turns for as long as an answer must, and fitted."""
     best = best_fit(space, history)
     if best is None:
         return None
     edges = boundaries(space.length_counts, best.candidate.sequence_length or 0, space.most_buckets)
     full = _at_full_size(_turns(history, best.candidate.lane, edges))
-    if not _settled(full):
+    if not _settled(full, budget):
         return None
     return Buckets(
         boundaries=edges,
@@ -72,6 +74,7 @@ def buckets_found(space: SearchSpace, history: Sequence[TrialRecord]) -> Buckets
 
 def _next_turn(
     space: SearchSpace,
+    budget: Budget,
     candidate: Candidate,
     edges: tuple[int, ...],
     turns: Sequence[TrialRecord],
@@ -81,7 +84,7 @@ def _next_turn(
     fits = [best_fit(_only(space, candidate, edge), _of_lanes(history)) for edge in edges[:-1]]
     whole = [fit.candidate.batch_size for fit in fits if fit is not None] + [candidate.batch_size]
     full = _at_full_size(turns)
-    if _settled(full) or len(whole) < len(edges) or len(full) > _MOST_SHRINKS:
+    if _settled(full, budget) or len(whole) < len(edges) or len(full) > _MOST_SHRINKS:
         return None
     shrunk = _SHRINK ** len(full)
     return _taking_turns(Purpose.CONFIRM, candidate, edges, [_size(space, size * shrunk) for size in whole])
@@ -100,9 +103,11 @@ def _at_full_size(turns: Sequence[TrialRecord]) -> list[TrialRecord]:
     return [record for record in turns if record.trial.purpose is Purpose.CONFIRM]
 
 
-def _settled(full: Sequence[TrialRecord]) -> bool:
+def _settled(full: Sequence[TrialRecord], budget: Budget) -> bool:
     last = full[-_IN_A_ROW:]
-    return len(last) == _IN_A_ROW and all(record.outcome.kind is Kind.FITS for record in last)
+    if not last or any(record.outcome.kind is not Kind.FITS for record in last):
+        return False
+    return len(last) == _IN_A_ROW or (last[-1].outcome.peak_bytes or 0) <= (1 - _AMPLE) * budget.budget_bytes
 
 
 def _turns(history: Sequence[TrialRecord], lane: Lane, edges: tuple[int, ...]) -> list[TrialRecord]:

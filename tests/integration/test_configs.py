@@ -17,7 +17,7 @@ from tests.conftest import ROOT, Cli
 BUCKETS = "text_buckets"
 CONFIGS = [path for path in sorted((ROOT / "configs").glob("*.yaml")) if ".tuned" not in path.name]
 # As it is, but for a coarser edge and a shorter proof: the suite's time is short.
-QUICKER = ("--set", "search.resolution=0.3", "--set", "trial.confirm_steps=8")
+QUICKER = ("--set", "search.resolution=0.5", "--set", "trial.confirm_steps=4")
 
 IN_BUCKETS = """
 import json, sys, zlib
@@ -33,7 +33,7 @@ import tensorflow as tf
 rows = [json.loads(line) for line in open(sys.argv[2])]
 tokens = [[1 + zlib.crc32(word.encode()) % 999 for word in row["text"].split()] for row in rows]
 samples = tf.data.Dataset.from_tensor_slices((tf.ragged.constant(tokens, tf.int32), [row["label"] == "good" for row in rows]))
-samples = samples.map(lambda words, label: (tf.convert_to_tensor(words), tf.cast(label, tf.int32))).repeat(20)
+samples = samples.map(lambda words, label: (tf.convert_to_tensor(words), tf.cast(label, tf.int32))).repeat(12)
 
 model = keras.Sequential([keras.Input((None,), dtype="int32"), keras.layers.Embedding(1000, 48), keras.layers.GRU(48),
                           keras.layers.Dense(2)])
@@ -78,16 +78,17 @@ def test_the_script_is_probed_by_the_command_it_states(cli: Cli, configs: Path) 
     before, after = shlex.split(stated[1])[:-3], shlex.split(stated[1])[-3:]
     elsewhere = Cli(folder)
     elsewhere.environment["XDG_STATE_HOME"] = str(cli.folder / "state")
-    ran = elsewhere(*before, *QUICKER, "--json", *after)
+    ran = elsewhere(*before, *QUICKER, "--set", "search.batch_size.max=64", "--json", *after)
     assert ran.code == 0, ran.err
     assert sorted(path.name for path in folder.iterdir()) == ["train.py", "train.tuned.yaml"]
 
 
 def test_training_in_the_tuned_buckets_survives_the_hard_limit_and_saves_padding(cli: Cli, configs: Path) -> None:
-    ran = cli("probe", configs / f"{BUCKETS}.yaml", "--json", "--set", "search.resolution=0.1", timeout=600)
+    quicker = ("--set", "search.resolution=0.2", "--set", "search.buckets=3")
+    ran = cli("probe", configs / f"{BUCKETS}.yaml", "--json", *quicker, timeout=600)
     assert ran.code == 0, ran.err
     found, at_length = ran.document["buckets"], ran.document["dataset"]["at_length"]
-    assert len(found["boundaries"]) == len(found["batch_sizes"]) == 4
+    assert len(found["boundaries"]) == len(found["batch_sizes"]) == 3
     (cli.folder / "train.py").write_text(IN_BUCKETS)
     trained = subprocess.run(
         [sys.executable, "train.py", f"configs/{BUCKETS}.tuned.yaml", f"configs/{BUCKETS}.jsonl"],

@@ -39,7 +39,8 @@ def text_spec(spec_file: Callable[..., Path], **overrides: Any) -> Path:
             "tokenizer": {"split": "words", "max": 200},
         },
         "training": {"optimizer": "sgd", "loss": SPARSE},
-        "search": {"batch_size": {"max": 4096}, "sequence_length": {"percentiles": [50, 100]}, "resolution": 0.3},
+        "search": {"batch_size": {"max": 4096}, "sequence_length": {"percentiles": [50, 100]}, "resolution": 0.3}
+        | {"buckets": 0},
     }
     return spec_file(**entries | overrides)
 

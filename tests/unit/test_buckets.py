@@ -77,7 +77,7 @@ SPACE = SearchSpace(
 def test_each_bucket_runs_to_its_own_edge_and_all_of_them_take_turns() -> None:
     device = FakeDevice(limit_bytes=10_100_000, law=law)
     history = play(device, SPACE)
-    found = buckets_found(SPACE, history)
+    found = buckets_found(SPACE, device.budget, history)
     assert found is not None
     assert found.boundaries[-1] == 256
     for length, size in zip(found.boundaries, found.batch_sizes, strict=True):
@@ -96,9 +96,18 @@ def test_each_bucket_runs_to_its_own_edge_and_all_of_them_take_turns() -> None:
     assert best.candidate.sequence_length == 256, "what a bucket ran is no answer for the whole length"
 
 
+def test_where_memory_is_ample_the_largest_batches_take_turns_once() -> None:
+    device = FakeDevice(limit_bytes=1_000_000_000, law=law)
+    history = play(device, SPACE)
+    found = buckets_found(SPACE, device.budget, history)
+    assert found is not None
+    assert set(found.batch_sizes) == {2048}
+    assert sum(bool(record.trial.buckets) for record in history) == 2
+
+
 def test_buckets_that_need_more_by_turns_shrink_together_until_they_fit() -> None:
     device = FakeDevice(limit_bytes=10_100_000, law=law, turns_need=1.1)
-    found = buckets_found(SPACE, play(device, SPACE))
+    found = buckets_found(SPACE, device.budget, play(device, SPACE))
     assert found is not None
     ran = [
         Candidate(batch_size=size, sequence_length=length)
@@ -118,7 +127,7 @@ def test_where_they_can_not_take_turns_there_are_none_and_the_answer_stands(
     device = FakeDevice(limit_bytes=10_100_000, law=law, turns_need=turns_need)
     space = replace(SPACE, most_buckets=most)
     history = play(device, space)
-    assert buckets_found(space, history) is None
+    assert buckets_found(space, device.budget, history) is None
     best = best_fit(space, history)
     assert best is not None
     assert best.confirmed_by is not None
@@ -133,7 +142,7 @@ def test_what_runs_for_buckets_does_not_overturn_the_confirmed_answer() -> None:
     history = play(device, space)
     answered = next(at for at, record in enumerate(history) if record.trial.for_buckets)
     assert best_fit(space, history) == best_fit(space, history[:answered])
-    assert buckets_found(space, history) is not None
+    assert buckets_found(space, device.budget, history) is not None
 
 
 def test_a_crash_in_a_buckets_own_lane_leaves_the_answer_and_ends_the_buckets() -> None:
@@ -150,7 +159,7 @@ def test_a_crash_in_a_buckets_own_lane_leaves_the_answer_and_ends_the_buckets() 
     best = best_fit(SPACE, history)
     assert best is not None
     assert best.confirmed_by is not None
-    assert buckets_found(SPACE, history) is None
+    assert buckets_found(SPACE, device.budget, history) is None
 
 
 def test_a_session_in_buckets_goes_on_where_it_was() -> None:

@@ -50,7 +50,7 @@ axes = st.one_of(
 resolutions = st.sampled_from([0.0, 0.01, 0.02, 0.1])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(law=monotone, axis=axes, resolution=resolutions)
 def test_for_a_monotone_law_the_answer_is_within_resolution_of_the_edge(
     law: Callable[[int], int], axis: range | tuple[int, ...], resolution: float
