@@ -1,12 +1,14 @@
-"""Batches of samples that are about as long, by `tf.data`'s own bucketing: in training scripts and trials alike."""
+"""Batches of samples that are about as long, by `tf.data`'s own bucketing: in training scripts and trials alike.
+
+It imports TensorFlow, so it is itself imported only by a trial, or inside the function that a script calls.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import tensorflow as tf
+import tensorflow as tf
 
 
 def in_buckets(
@@ -16,8 +18,6 @@ def in_buckets(
     length: Callable[..., Any] | None = None,
 ) -> tf.data.Dataset:
     """The samples, each in a batch of its bucket, padded to the end of that bucket and cut to the end of the last."""
-    import tensorflow as tf
-
     longest = boundaries[-1]
 
     def cut(*sample: Any) -> Any:
@@ -42,22 +42,16 @@ def _dense(part: Any) -> tf.Tensor:
 
 def _varying(sample: Any) -> list[tf.Tensor]:
     """The parts of a sample whose size differs from one to the next."""
-    import tensorflow as tf
-
     return [part for part in tf.nest.flatten(sample) if part.shape.rank and part.shape[0] is None]
 
 
 def _longest(parts: list[tf.Tensor]) -> tf.Tensor:
-    import tensorflow as tf
-
     return tf.reduce_max([tf.shape(part)[0] for part in parts])
 
 
 def _sequence(inputs: Any) -> tf.Tensor:
     """The input that a sample's length is measured on: the first whose size varies, or else the first of tokens, or
     else the first."""
-    import tensorflow as tf
-
     parts = tf.nest.flatten(inputs)
     tokens = [part for part in parts if part.shape.rank == 1 and part.dtype.is_integer]
     return (_varying(inputs) or tokens or parts)[0]
@@ -66,8 +60,6 @@ def _sequence(inputs: Any) -> tf.Tensor:
 def _length(sample: Any) -> tf.Tensor:
     """How many steps a sample has: those of its longest part. Where all have the same, trailing zeros of tokens are
     padding."""
-    import tensorflow as tf
-
     varying, part = _varying(sample), _sequence(sample[0])
     if varying:
         return _longest(varying)
@@ -79,8 +71,6 @@ def _length(sample: Any) -> tf.Tensor:
 def _cut(part: tf.Tensor, whole: tf.Tensor, steps: tf.Tensor, longest: int) -> tf.Tensor:
     """A part of a sample that is as long as its sequence is cut to the sample's steps, another one that varies to what
     is longest; any other stays."""
-    import tensorflow as tf
-
     if part.shape.rank == 0 or part.shape[0] != whole.shape[0]:
         return part
     by_step = tf.equal(tf.shape(part)[0], tf.shape(whole)[0])

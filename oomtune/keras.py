@@ -17,7 +17,6 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from oomtune.bucketing import in_buckets
 from oomtune.errors import EnvironmentProblem, UsageProblem
 from oomtune.tuned import TunedConfig
 from oomtune.units import MIB
@@ -85,6 +84,8 @@ def bucketed(
         raise UsageProblem(
             "this config has no buckets", hint="they are found where the dataset of the spec varies in length"
         )
+    from oomtune.bucketing import in_buckets
+
     return in_buckets(dataset, tuned.bucket_boundaries, tuned.bucket_batch_sizes, length)
 
 

@@ -13,13 +13,12 @@ from oomtune.domain import (
     Kind,
     ProbeResult,
     ProbeSpec,
-    Trial,
     TrialError,
     TrialRecord,
     Verdict,
 )
 from oomtune.observer import Observer
-from oomtune.search import best_fit, buckets_found, frontier, next_bucket_trial, next_larger, next_trial
+from oomtune.search import best_fit, buckets_found, frontier, next_larger, next_trial_of_all
 from oomtune.trials.runner import Runner, TimeUp
 
 
@@ -53,7 +52,7 @@ def run_session(
     history = list(earlier)
     verdict, problem = Verdict.TUNED, None
     try:
-        while (trial := _next(spec, budget, history)) is not None:
+        while (trial := next_trial_of_all(spec.space, budget, history)) is not None:
             if limits.max_trials is not None and len(history) - len(earlier) >= limits.max_trials:
                 verdict, problem = Verdict.STOPPED, _stopped("max_trials", len(history) - len(earlier))
                 break
@@ -88,10 +87,6 @@ def run_session(
         problem=problem,
         new_trials=len(history) - len(earlier),
     )
-
-
-def _next(spec: ProbeSpec, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
-    return next_trial(spec.space, budget, history) or next_bucket_trial(spec.space, budget, history)
 
 
 def _stopped(code: str, trials: int) -> TrialError:

@@ -4,7 +4,7 @@ Nothing here keeps state, reads a clock or touches a file, so resuming a probe i
 can be replayed exactly.
 """
 
-from oomtune.search.buckets import buckets_found, next_bucket_trial
+from oomtune.search.buckets import buckets_found, next_trial_of_all
 from oomtune.search.evidence import best_fit, frontier, next_larger
 from oomtune.search.forecast import trials_ahead
 from oomtune.search.plan import next_trial
@@ -13,8 +13,8 @@ __all__ = [
     "best_fit",
     "buckets_found",
     "frontier",
-    "next_bucket_trial",
     "next_larger",
     "next_trial",
+    "next_trial_of_all",
     "trials_ahead",
 ]

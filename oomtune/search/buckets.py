@@ -34,7 +34,12 @@ _IN_A_ROW = 3
 _AMPLE = 0.25
 
 
-def next_bucket_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
+def next_trial_of_all(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
+    """The trial that the answer calls for, and once that is known the one that buckets do; None when all is known."""
+    return next_trial(space, budget, history) or _next_bucket_trial(space, budget, history)
+
+
+def _next_bucket_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
     """The trial that buckets call for once the answer is confirmed; None when they are known, or there are none."""
     best = best_fit(space, history)
     if best is None or best.confirmed_by is None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from oomtune.spec.sections import DType, Positive, Section
+from oomtune.spec.sections import DType, Positive, Section, nearest
 
 
 class Tensor(Section):
@@ -84,11 +83,6 @@ Names = Annotated[
 
 def _in_use(names: str | list[str] | dict[str, Any]) -> Iterator[str | list[str]]:
     yield from names.values() if isinstance(names, dict) else [names]
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 class Synthetic(Section):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from oomtune import domain
 from oomtune.files import is_file
 from oomtune.spec.keras_names import application_names, layer_names
 from oomtune.spec.model_schema import Model
+from oomtune.spec.sections import nearest
 from oomtune.spec.text import Path_
 
 _IN_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -75,7 +75,7 @@ def named_modules(model: Any) -> Iterator[str]:
 def _wrong_in_application(application: dict[str, Any], folder: Path) -> Iterator[Wrong]:
     name, known = application.get("name"), application_names()
     if isinstance(name, str) and known and name not in known:
-        yield ("model", "application", "name"), f"keras.applications has no {name!r}{_nearest(name, known)}"
+        yield ("model", "application", "name"), f"keras.applications has no {name!r}{nearest(name, known)}"
     args = application.get("args")
     weights = args.get("weights") if isinstance(args, dict) else None
     if isinstance(weights, str) and not is_file(folder / weights):
@@ -99,7 +99,7 @@ def _wrong_in_layers(layers: list[Any]) -> Iterator[Wrong]:
             if not isinstance(name, str):
                 yield path, "expected inbound to be the name of an earlier layer, or a list of names"
             elif name not in earlier:
-                yield path, f"inbound: no earlier layer is called {name!r}{_nearest(name, earlier)}"
+                yield path, f"inbound: no earlier layer is called {name!r}{nearest(name, earlier)}"
         name = config.get("name")
         if isinstance(name, str):
             if name in earlier:
@@ -118,7 +118,7 @@ def _wrong_names(entry: Any, path: Path_) -> Iterator[Wrong]:
     names = [entry] if isinstance(entry, str) else list(entry) if isinstance(entry, dict) else []
     for name in names:
         if known and isinstance(name, str) and name not in known and not _IN_A_MODULE.fullmatch(name):
-            yield path, f"Keras has no layer {name!r}{_nearest(name, known)}"
+            yield path, f"Keras has no layer {name!r}{nearest(name, known)}"
         config = entry.get(name) if isinstance(entry, dict) else None
         for key in domain.LAYERS_INSIDE:
             inner = config.get(key) if isinstance(config, dict) else None
@@ -127,8 +127,3 @@ def _wrong_names(entry: Any, path: Path_) -> Iterator[Wrong]:
                     yield path, f"expected {key} to be a layer such as 'LSTM: {{units: 2}}'"
                 else:
                     yield from _wrong_names(one, path)
-
-
-def _nearest(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

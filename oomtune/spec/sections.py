@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
@@ -19,6 +21,12 @@ DType = Literal[
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """The known name that may have been meant, as the end of a message; empty when none is near."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def shape_of(value: Any) -> str | None:

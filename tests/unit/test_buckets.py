@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oomtune.domain import Budget, Candidate, Kind, Purpose, SearchSpace, TrialRecord
-from oomtune.search import best_fit, buckets_found, next_bucket_trial, next_trial
+from oomtune.search import best_fit, buckets_found, next_trial_of_all
 from oomtune.search.buckets import boundaries, share_padding
 from oomtune.trials.fake import FakeDevice
 
@@ -61,9 +61,7 @@ def law(candidate: Candidate) -> int:
 
 def play(device: FakeDevice, space: SearchSpace) -> list[TrialRecord]:
     history: list[TrialRecord] = []
-    while (
-        trial := next_trial(space, device.budget, history) or next_bucket_trial(space, device.budget, history)
-    ) is not None:
+    while (trial := next_trial_of_all(space, device.budget, history)) is not None:
         history.append(TrialRecord(number=len(history) + 1, trial=trial, outcome=device.run(trial)))
         assert len(history) < 100
     return history
@@ -148,9 +146,7 @@ def test_what_runs_for_buckets_does_not_overturn_the_confirmed_answer() -> None:
 def test_a_crash_in_a_buckets_own_lane_leaves_the_answer_and_ends_the_buckets() -> None:
     device = FakeDevice(limit_bytes=10_100_000, law=law)
     history: list[TrialRecord] = []
-    while (
-        trial := next_trial(SPACE, device.budget, history) or next_bucket_trial(SPACE, device.budget, history)
-    ) is not None:
+    while (trial := next_trial_of_all(SPACE, device.budget, history)) is not None:
         outcome = device.run(trial)
         if (trial.candidate.sequence_length or 0) < 64:
             outcome = replace(outcome, kind=Kind.CRASH, points=())
@@ -168,5 +164,5 @@ def test_a_session_in_buckets_goes_on_where_it_was() -> None:
     budget = Budget(limit_bytes=10_100_000, headroom=0.0)
     for known in range(len(history)):
         before = history[:known]
-        trial = next_trial(SPACE, budget, before) or next_bucket_trial(SPACE, budget, before)
+        trial = next_trial_of_all(SPACE, budget, before)
         assert trial == history[known].trial

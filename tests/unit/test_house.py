@@ -91,7 +91,7 @@ def test_only_the_worker_imports_tensorflow_and_nobody_imports_the_worker(module
         return
     names = imports(MODULES[module])
     assert not any(name.startswith("oomtune.worker") for name in names)
-    if module not in ("oomtune.keras", "oomtune.bucketing"):
+    if module not in ("oomtune.keras", "oomtune.bucketing"):  # what a training script calls
         assert not {name.partition(".")[0] for name in names} & HEAVY
 
 

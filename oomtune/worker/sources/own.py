@@ -12,7 +12,7 @@ from oomtune.errors import DataUnreadable
 from oomtune.worker.code import load
 from oomtune.worker.sources.arrays import held_source, usable
 from oomtune.worker.sources.pipelines import axes_of, elements, pipeline_source
-from oomtune.worker.sources.source import Bounds, Source
+from oomtune.worker.sources.source import Bounds, Source, by_name
 from oomtune.worker.sources.stream import Checker, Raw, finished
 
 _KEY = "dataset.python"
@@ -27,8 +27,8 @@ def python_source(name: str, folder: str, bounds: Bounds) -> Source:
     if not isinstance(made, tuple | list) or len(made) != 2:
         raise DataUnreadable(f"{_KEY}: {name} returned {_described(made)}", hint=_EXPECTED)
     inputs, targets = (_side(side, arrays, name) for side, arrays in zip(("inputs", "targets"), made, strict=True))
-    if any(isinstance(array, tf.RaggedTensor) for array in (*_values(inputs), *_values(targets))):
-        _refuse_differing_counts([*_values(inputs), *_values(targets)], name)
+    if any(isinstance(array, tf.RaggedTensor) for array in (*by_name(inputs).values(), *by_name(targets).values())):
+        _refuse_differing_counts([*by_name(inputs).values(), *by_name(targets).values()], name)
         return _of_pipeline(tf.data.Dataset.from_tensor_slices((inputs, targets)), name, bounds)
     return held_source(inputs, targets, name=f"{_KEY} ({name})", called={})
 
@@ -56,10 +56,6 @@ def _without_objects(array: Any) -> Any:
     return np.array(encoded, dtype="S").reshape(array.shape)
 
 
-def _values(arrays: Any) -> list[Any]:
-    return list(arrays.values()) if isinstance(arrays, dict) else [arrays]
-
-
 def _refuse_differing_counts(arrays: list[Any], name: str) -> None:
     counts = [int(array.shape[0]) for array in arrays]
     if len(set(counts)) > 1:
@@ -77,7 +73,7 @@ def _refuse_what_is_no_pair(dataset: tf.data.Dataset, name: str) -> None:
             hint="map each element to a pair: dataset.map(lambda element: (inputs, targets))",
         )
     for side, specs in zip(("inputs", "targets"), element, strict=True):
-        for spec in _values(specs):
+        for spec in by_name(specs).values():
             if not isinstance(spec, tf.TensorSpec | tf.RaggedTensorSpec):
                 raise DataUnreadable(
                     f"{_KEY}: the {side} of {name} are {_described(spec)}, not a tensor or a dict of tensors",
