@@ -125,11 +125,4 @@ def _random(tensors: Tensors, candidate: Candidate, count: int, generator: np.ra
 def _random_one(tensor: TensorSpec, candidate: Candidate, count: int, generator: np.random.Generator) -> Any:
     sample = tuple(candidate.sequence_length if size == "sequence_length" else size for size in tensor.shape)
     shape = (count, *(int(size or 0) for size in sample))
-    dtype = np.dtype("float32") if tensor.dtype == "bfloat16" else np.dtype(tensor.dtype)
-    if dtype.kind in "iu":
-        values = generator.integers(0, int(tensor.max or 2), size=shape).astype(dtype)
-    elif dtype.kind == "b":
-        values = generator.integers(0, 2, size=shape).astype(dtype)
-    else:
-        values = (generator.random(size=shape) * (tensor.max or 1.0)).astype(dtype)
-    return tf.cast(values, tensor.dtype) if tensor.dtype == "bfloat16" else values
+    return sources.random_values(tensor, shape, generator)

@@ -1,7 +1,8 @@
 """Every way of having data, read one sample at a time: what it holds, and the worst of it."""
 
+from oomtune.worker.sources.made_up import random_values
 from oomtune.worker.sources.opening import open_source
 from oomtune.worker.sources.scan import scan
 from oomtune.worker.sources.source import Arrays, Bounds, Sample, Source
 
-__all__ = ["Arrays", "Bounds", "Sample", "Source", "open_source", "scan"]
+__all__ = ["Arrays", "Bounds", "Sample", "Source", "open_source", "random_values", "scan"]

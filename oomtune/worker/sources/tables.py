@@ -7,12 +7,12 @@ from itertools import chain, islice
 from typing import Any, Literal
 
 import numpy as np
-import tensorflow as tf
 
 from oomtune.domain import CsvData, JsonlData, TensorSpec, TextData, Tokenizer
 from oomtune.worker.sources.cells import CsvCells
 from oomtune.worker.sources.fields import JsonFields
 from oomtune.worker.sources.lines import Lines
+from oomtune.worker.sources.made_up import random_values
 from oomtune.worker.sources.problems import files_of
 from oomtune.worker.sources.rows import Row, csv_rows, json_rows, records_span_lines
 from oomtune.worker.sources.source import Axis, Bounds, Sample, Source, by_name
@@ -120,7 +120,4 @@ def _with_targets(samples: Iterator[Sample], targets: Literal["next", "same"] | 
 def _random(tensor: TensorSpec, length: int, generator: np.random.Generator) -> Any:
     """A random target; `sequence_length` in its shape stands for the number of the sample's tokens."""
     shape = [length if size == "sequence_length" else size for size in tensor.shape]
-    dtype = tf.as_dtype(tensor.dtype)
-    if dtype.is_integer or dtype.is_bool:
-        return np.asarray(generator.integers(0, int(tensor.max or 2), size=shape)).astype(dtype.as_numpy_dtype)
-    return np.asarray(generator.random(size=shape) * (tensor.max or 1.0)).astype(dtype.as_numpy_dtype)
+    return random_values(tensor, shape, generator)
