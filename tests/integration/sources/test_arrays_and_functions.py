@@ -1,0 +1,276 @@
+"""Arrays, images and functions of one's own are read, and every way they can be broken is said with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from oomtune.domain import ENDLESS, Scan
+from oomtune.errors import DataUnreadable, TrialCrashed
+from oomtune.worker.sources import Bounds, open_source
+from tests.integration.sources.reading import Read, shapes
+
+# --- arrays
+
+
+def test_whole_arrays_are_held_and_padding_does_not_count(tmp_path: Path, read: Read, dataset: Any) -> None:
+    x = np.array([[0, 0, 0, 0], [5, 0, 7, 0], [1, 2, 3, 4], [9, 9, 0, 0]])
+    np.savez(tmp_path / "a.npz", x=x, y=np.array([0, 1, 2, 1]))
+    found, worst = read(npz={"path": "a.npz"})
+    assert found == Scan(
+        samples=4,
+        read=4,
+        lengths=((1, 1), (2, 1), (3, 1), (4, 1)),
+        largest_input=9,
+        largest_target=2,
+        sequences=("inputs.",),
+    )
+    assert [inputs.tolist() for inputs, _ in worst] == [x[2].tolist(), x[1].tolist(), x[3].tolist(), x[0].tolist()]
+    assert worst[0][0].base is None, "a sample that is kept does not keep the whole array"
+    source = open_source(dataset(npz={"path": "a.npz"}), str(tmp_path))
+    assert source.held is not None
+    assert source.held[0].shape == (4, 4)
+    assert [int(targets) for _, targets in source.samples] == [0, 1, 2, 1]
+    assert (source.share_read(), source.partial()) == (1.0, None)
+
+
+def test_archives_of_a_pattern_are_read_one_after_the_other(tmp_path: Path, read: Read) -> None:
+    for part in (2, 1):
+        np.savez(tmp_path / f"part{part}.npz", x=np.full((3, 2, 5), part, "float32"), y=np.zeros(3))
+    found, worst = read(npz={"path": ["part*.npz"]})
+    assert found == Scan(samples=6, read=6, lengths=((2, 6),), sequences=("inputs.",))
+    assert [float(inputs[0, 0]) for inputs, _ in worst] == [1, 1, 1, 2, 2, 2]
+
+
+def test_npy_files_are_arrays_by_the_names_of_inputs(tmp_path: Path, read: Read) -> None:
+    np.save(tmp_path / "ids.npy", np.array([[3, 4, 0], [1, 0, 0]]))
+    np.save(tmp_path / "age.npy", np.array([[0.5], [0.25]], "float32"))
+    np.save(tmp_path / "y.npy", np.array([1, 0]))
+    found, worst = read(npy={"inputs": {"age": "age.npy", "ids": "ids.npy"}, "targets": "y.npy"})
+    assert found.lengths == ((1, 1), (2, 1))
+    assert worst[0][0]["ids"].tolist() == [3, 4, 0]
+    assert worst[0][0]["age"].tolist() == [0.5]
+
+
+def test_only_as_many_worst_samples_are_kept_as_fit_together(tmp_path: Path, read: Read) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((100, 8), "float32"))
+    np.save(tmp_path / "y.npy", np.arange(100.0, dtype="float32"))
+    section = {"npy": {"inputs": "x.npy", "targets": "y.npy"}}
+    found, worst = read(**section)
+    assert (found.lengths, len(worst)) == ((), 64)
+    assert [float(targets) for _, targets in worst[:3]] == [0, 1, 2]
+    assert len(read(Bounds(worst_bytes=100), **section)[1]) == 2
+    assert len(read(Bounds(worst_bytes=1), **section)[1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"x": [[1.0, np.nan]], "y": [1]}, "a.npz: 'x' is NaN in row 0, at [1]"),
+        ({"x": [[1.0], [np.inf]], "y": [1, 1]}, "a.npz: 'x' is infinite in row 1"),
+        ({"x": [[1.0], [2.0]], "y": [1]}, "'x' has 2 samples and 'y' has 1"),
+        ({"x": np.zeros((0, 3)), "y": np.zeros(0)}, "'x' holds no samples"),
+        ({"x": 3.0, "y": [1]}, "'x' is a single number"),
+        ({"x": ["a", "b"], "y": [1, 2]}, "has the type <U1, not numbers"),
+        ({"x": np.array([{}, {}], dtype=object), "y": [1, 2]}, "'x' can't be read: Object arrays cannot be loaded"),
+        ({"inputs_x": [1], "y": [1]}, "a.npz has no array 'x' (dataset.npz.inputs) | it has: inputs_x, y"),
+        ({"x": [1], "yy": [1]}, "has no array 'y' (dataset.npz.targets) | did you mean 'yy'? it has: x, yy"),
+    ],
+)
+def test_arrays_that_cannot_be_used(
+    tmp_path: Path, refused: Callable[..., str], arrays: dict[str, Any], said: str
+) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    assert said in refused(npz={"path": "a.npz"})
+
+
+def test_array_files_that_are_cut_short_or_of_another_kind(tmp_path: Path, refused: Callable[..., str]) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((50, 3)), y=np.zeros(50))
+    np.save(tmp_path / "a.npy", np.zeros((50, 3)))
+    np.save(tmp_path / "b.npy", np.zeros((50, 4)))
+    assert "is an .npz archive (dataset.npy.inputs)" in refused(npy={"inputs": "a.npz", "targets": "a.npy"})
+    assert "a.npy is not an .npz archive" in refused(npz={"path": "a.npy"})
+    assert "samples of the shape [4], and [3] in" in refused(npy={"inputs": ["a.npy", "b.npy"], "targets": "a.npy"})
+    for name, section in (
+        ("a.npz", {"npz": {"path": "a.npz"}}),
+        ("a.npy", {"npy": {"inputs": "a.npy", "targets": "b.npy"}}),
+    ):
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:700])
+        assert f"{name}" in (message := refused(**section))
+        assert "can't be read" in message
+
+
+# --- images
+
+
+def write_images(folder: Path) -> None:
+    image = tf.constant(np.random.default_rng(0).integers(0, 255, (20, 30, 3)), tf.uint8)
+    for name, encoded in {
+        "dogs/a.png": tf.io.encode_png(image),
+        "cats/b.JPG": tf.io.encode_jpeg(image),
+        "cats/c.jpeg": tf.io.encode_jpeg(image[:, :, :1]),
+        "cats/notes.txt": tf.constant("no image"),
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(encoded.numpy())
+
+
+def test_a_folder_is_a_class_and_images_come_in_one_size(tmp_path: Path, read: Read) -> None:
+    write_images(tmp_path / "data")
+    found, worst = read(images={"path": "data", "size": [8, 6]})
+    assert found == Scan(samples=3, read=3, largest_target=1)
+    assert shapes(worst) == [((8, 6, 3), ())] * 3
+    assert [int(targets) for _, targets in worst] == [0, 0, 1]
+    assert worst[0][0].dtype == "float32"
+    assert worst[0][0].max() > 100
+    some = read(Bounds(images=2), images={"path": "data", "size": [8, 6], "channels": 1})[0]
+    assert (some.samples, some.read) == (3, 2)
+
+
+def test_images_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str]) -> None:
+    section = {"path": "data", "size": [8, 6]}
+    (tmp_path / "data").mkdir()
+    assert "data: no folders in it (dataset.images.path)" in refused(images=section)
+    (tmp_path / "data" / "cats").mkdir()
+    assert "data: no images in its folders" in refused(images=section)
+    write_images(tmp_path / "data")
+    for name in ("dogs/a.png", "cats/c.jpeg"):
+        path = tmp_path / "data" / name
+        path.write_bytes(path.read_bytes()[:200])
+        assert f"{name} can't be read: " in refused(images=section)
+
+
+# --- a function of the user's
+
+MODULE = """
+import numpy as np
+import tensorflow as tf
+
+ragged = tf.ragged.constant([[1, 2], [3], [4, 5, 6]])
+
+def pipeline(): return tf.data.Dataset.from_tensor_slices((ragged, [0, 1, 1]))
+def padded(): return tf.data.Dataset.from_tensor_slices(([[1, 0, 0], [2, 3, 0]], [0, 1]))
+def by_name(): return tf.data.Dataset.from_tensor_slices(({"a": np.zeros((4, 2), "f")}, {"out": np.zeros((4, 1), "f")}))
+def endless(): return pipeline().repeat()
+def arrays(): return np.array([[1, 2, 0], [3, 0, 0]]), {"y": np.array([0.5, 1])}
+def ragged_arrays(): return ragged, np.array([0, 1, 2])
+def strings(): return np.array(["a b", "c"]), np.array([0, 1])
+def objects(): return np.array(["é b", b"c"], dtype=object), np.array([0, 1])
+def string_pipeline(): return tf.data.Dataset.from_tensor_slices((["a b", "c"], [0, 1]))
+def mixed_objects(): return np.array(["a", None], dtype=object), np.array([0, 1])
+def deep(): return tf.data.Dataset.from_tensors((tf.ragged.constant([[1, 2], [3]]), 1))
+def empty(): return tf.data.Dataset.from_tensor_slices((np.zeros((0, 2)), np.zeros(0)))
+def nothing(): pass
+def lists(): return [[1, 2], [3, 4]]
+def triple(): return tf.data.Dataset.from_tensors((1, 2, 3))
+def nested(): return tf.data.Dataset.from_tensors(((1, 2), 3))
+def uneven(): return np.zeros(3), np.zeros(4)
+def uneven_ragged(): return ragged, np.zeros(4)
+def nan(): return tf.data.Dataset.from_tensor_slices(([1.0, float("nan")], [0, 1]))
+def fails():
+    def generate():
+        yield 1.0, 2.0
+        raise RuntimeError("my data is broken")
+    return tf.data.Dataset.from_generator(generate, output_types=(tf.float32, tf.float32), output_shapes=((), ()))
+def differing():
+    def generate():
+        yield [[1.0, 2.0]], 2.0
+        yield [[1.0]], 2.0
+    return tf.data.Dataset.from_generator(generate, output_types=(tf.float32, tf.float32))
+"""
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    monkeypatch.delitem(__import__("sys").modules, "my_data", raising=False)
+    (tmp_path / "my_data.py").write_text(MODULE)
+
+
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize(
+    ("function", "lengths", "kept"),
+    [
+        ("pipeline", ((1, 1), (2, 1), (3, 1)), 3),
+        ("padded", ((1, 1), (2, 1)), 2),
+        ("by_name", (), 4),
+        ("arrays", ((1, 1), (2, 1)), 2),
+        ("ragged_arrays", ((1, 1), (2, 1), (3, 1)), 3),
+        ("strings", (), 2),
+        ("objects", (), 2),
+        ("string_pipeline", (), 2),
+        ("deep", (), 1),
+    ],
+)
+def test_a_function_returns_a_pipeline_or_arrays(
+    tmp_path: Path, read: Read, dataset: Any, function: str, lengths: Any, kept: int
+) -> None:
+    found, worst = read(python=f"my_data:{function}")
+    assert (found.lengths, found.samples, len(worst)) == (lengths, kept, kept)
+    source = open_source(dataset(python=f"my_data:{function}"), str(tmp_path))
+    assert (source.held is None) != (source.dataset is None)
+    samples = list(source.samples)
+    assert len(samples) == kept
+    assert all(array.dtype.kind != "O" for array in samples[0] if not isinstance(array, dict)), "nothing is pickled"
+
+
+@pytest.mark.usefixtures("functions")
+def test_a_pipeline_without_end_is_read_for_a_while(read: Read) -> None:
+    found = read(Bounds(endless=100), python="my_data:endless")[0]
+    assert (found.read, found.samples) == (100, ENDLESS), "its end bounds no batch"
+
+
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("nothing", "my_data:nothing returned a NoneType"),
+        ("lists", "returned a list of 2 as inputs"),
+        ("triple", "the dataset of my_data:triple has elements of a tuple of 3, not (inputs, targets)"),
+        ("nested", "the inputs of my_data:nested are a tuple of 2, not a tensor or a dict of tensors"),
+        ("mixed_objects", "inputs has the type object, not numbers"),
+        ("uneven", "'inputs' has 3 samples and 'targets' has 4"),
+        ("uneven_ragged", "the arrays of my_data:uneven_ragged have 3 and 4 samples"),
+        ("empty", "dataset.python (my_data:empty) holds no samples"),
+        ("nan", "dataset.python (my_data:nan), sample 2: 'inputs' is NaN"),
+        ("fails", "dataset.python (my_data:fails) failed after 0 samples or a few more: "),
+        ("differing", "sample 2: 'inputs' has the shape [1, 1], earlier samples have [1, 2]"),
+    ],
+)
+def test_what_a_function_may_not_return(refused: Callable[..., str], function: str, said: str) -> None:
+    assert said in refused(python=f"my_data:{function}")
+
+
+@pytest.mark.usefixtures("functions")
+def test_a_function_that_is_not_there_is_named(read: Read) -> None:
+    with pytest.raises(TrialCrashed, match=r"dataset.python: my_data has no function 'none'"):
+        read(python="my_data:none")
+
+
+# --- TensorFlow Datasets
+
+
+def test_a_missing_package_is_named_with_how_to_get_it(
+    tmp_path: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "tensorflow_datasets", None)
+    assert "needs the package tensorflow-datasets" in (
+        said := refused(tfds={"path": ".", "inputs": "text", "targets": "label"})
+    )
+    assert said.endswith("pip install tensorflow-datasets")
+
+
+# --- what vanished since
+
+
+def test_a_file_that_vanished_after_the_spec_was_read_is_said_so(tmp_path: Path, dataset: Any) -> None:
+    (tmp_path / "a.txt").write_text("one two\n")
+    spec = dataset(text={"path": "a.txt"})
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(DataUnreadable, match=r"dataset.text.path: no such file: .*a\.txt"):
+        open_source(spec, str(tmp_path))
