@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 SPEC ?= configs/lstm.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help install probe test lint format test-gpu bench bench-cost bench-oom record pictures clean
+.PHONY: help install probe test browser lint format test-gpu bench bench-cost bench-oom record pictures clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,8 +21,11 @@ install: $(STAMP) ## set up everything in .venv
 probe: $(STAMP) ## probe a spec to a tuned config (SPEC=configs/lstm.yaml)
 	$(BIN)/oomtune probe $(SPEC)
 
-test: $(STAMP) ## run all tests
+test: $(STAMP) browser ## run all tests
 	$(BIN)/python -m pytest
+
+browser: ## find Chromium for the tests of the report, or install Debian's
+	@sh tests/browser/install.sh
 
 lint: $(STAMP) ## check style and types
 	$(BIN)/ruff check .
@@ -51,6 +54,8 @@ record: $(STAMP) ## record the memory curves of the models in tests/benchmarks/z
 pictures: $(STAMP) ## draw the README's pictures from real runs
 	$(BIN)/python -m tests.benchmarks.picture configs/lstm.yaml .github/probe.svg
 	$(BIN)/python -m tests.benchmarks.curve_picture .github/search.svg
+	mkdir -p build && $(BIN)/oomtune probe configs/lstm.yaml --frontier --quiet -o build/lstm.tuned.yaml
+	$(BIN)/python -m tests.browser.picture build/lstm.tuned.yaml .github/report.png
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

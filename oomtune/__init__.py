@@ -12,18 +12,21 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from oomtune.api import probe
-    from oomtune.domain import ProbeResult
+    from oomtune.checking import check
+    from oomtune.diagnosis import Diagnosis, classify
+    from oomtune.domain import CheckResult, ProbeResult
     from oomtune.errors import OomtuneError
     from oomtune.stepping import step
-    from oomtune.trials.texts import Diagnosis, classify
     from oomtune.tuned import TunedConfig, load_tuned
 
 __all__ = [
+    "CheckResult",
     "Diagnosis",
     "OomtuneError",
     "ProbeResult",
     "TunedConfig",
     "__version__",
+    "check",
     "classify",
     "load_tuned",
     "probe",
@@ -31,11 +34,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Diagnosis": "oomtune.trials.texts",
+    "CheckResult": "oomtune.domain",
+    "Diagnosis": "oomtune.diagnosis",
     "OomtuneError": "oomtune.errors",
     "ProbeResult": "oomtune.domain",
     "TunedConfig": "oomtune.tuned",
-    "classify": "oomtune.trials.texts",
+    "check": "oomtune.checking",
+    "classify": "oomtune.diagnosis",
     "load_tuned": "oomtune.tuned",
     "probe": "oomtune.api",
     "step": "oomtune.stepping",

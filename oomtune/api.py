@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
-import importlib.util
 import os
 import platform
 import time
@@ -14,21 +12,33 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from oomtune import __version__, errors
-from oomtune.devices import Resolved, ask_tensorflow, resolve
+from oomtune import errors
+from oomtune.devices import Resolved
 from oomtune.devices.host import SHARE_OF_FREE, host_memory
-from oomtune.devices.nvml import nvml_cards
 from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Purpose, Trial, TrialError, Verdict
-from oomtune.files import digests, is_file, modules_beside
+from oomtune.kept import About, ended_as
 from oomtune.ledger import Ledger, ledger_folder
 from oomtune.observer import Observer, SilentObserver
+from oomtune.preparing import (
+    deciding_files,
+    device_flags,
+    located,
+    needed,
+    pinned_environment,
+    resolved_device,
+    said_of_code,
+    started_worker,
+    versions,
+    with_its_data,
+)
 from oomtune.report.advice import what_to_try
-from oomtune.scanning import said_of, scan_data, with_data
-from oomtune.session import Limits, run_session
-from oomtune.spec import LoadedSpec, data_files, load_spec, named_modules
+from oomtune.scanning import said_of
+from oomtune.session import Limits, result_of, run_session
+from oomtune.spec import LoadedSpec, load_spec
 from oomtune.trials.host import WorkerHost
 from oomtune.trials.process import ForkRunner
-from oomtune.tuned import check_output, tuned_values, write_tuned
+from oomtune.trials.runner import TimeUp
+from oomtune.tuned import check_output, origin_from, spec_folder_from, tuned_values, write_tuned
 from oomtune.units import format_bytes, parse_seconds
 
 # Set by TensorFlow users to change how ops and allocators behave; each changes what a trial would show.
@@ -53,15 +63,8 @@ class ProbeOptions:
 
     def flags(self) -> dict[str, tuple[str, Any]]:
         """The spec's entries that these set, each with the flag that did."""
-        given = {
-            "device.kind": ("--device", self.device),
-            "device.memory_limit": ("--memory-limit", self.memory_limit),
-            "device.like": ("--like", self.like),
-            "search.objective": ("--objective", self.objective),
-        }
-        if self.memory_limit is not None and self.like is not None:
-            raise errors.UsageProblem("--memory-limit and --like both set the limit", hint="keep one of them")
-        return {key: (flag, value) for key, (flag, value) in given.items() if value is not None}
+        objective = {} if self.objective is None else {"search.objective": ("--objective", self.objective)}
+        return device_flags(self.device, self.memory_limit, self.like) | objective
 
     def limits(self) -> Limits:
         if self.max_trials is not None and self.max_trials < 1:
@@ -94,30 +97,31 @@ def probe(spec: str | Path | Mapping[str, Any], **overrides: Any) -> ProbeResult
 def run_probe(source: str | Path | Mapping[str, Any], options: ProbeOptions, observer: Observer) -> ProbeResult:
     """The same, telling an observer what happens; a result is returned for every way a search can end."""
     limits = options.limits()
-    have_tensorflow = importlib.util.find_spec("tensorflow") is not None
-    # TensorFlow takes seconds to import: the worker begins before the spec is read.
-    host = WorkerHost("fork", _pinned_environment()) if have_tensorflow else None
-    try:
+    with started_worker() as starting:
         loaded = load_spec(source, settings=options.settings, flags=options.flags(), every_lane=options.frontier)
         output = _output_path(source, loaded, options)
         if output is not None:
             check_output(output, force=options.force)
-        if host is None:
-            raise errors.TensorFlowMissing("TensorFlow is not installed", hint="pip install tensorflow")
-        resolved = _resolve(loaded, host)
-        files = _files(loaded)
-        loaded = _with_data(loaded, files, host, observer)
+        host = needed(starting)
+        resolved = resolved_device(loaded, host)
+        files = deciding_files(loaded)
+        try:
+            loaded = with_its_data(loaded, files, host, observer, deadline=limits.deadline)
+        except TimeUp:
+            return _stopped_while_reading(loaded, resolved)
         key = _ledger_key(loaded, resolved, files)
-        result = _search(loaded, resolved, key, limits, options.fresh, observer, host)
-    finally:
-        if host is not None:
-            host.close()
-    return _write(result, loaded, output)
+        result = _search(loaded, resolved, key, limits, options.fresh, observer, host, output)
+    return write_answer(result, loaded, output)
 
 
-def _pinned_environment() -> dict[str, str]:
-    # oneDNN changes peaks a lot, and whether it is on by default depends on the processor.
-    return {"TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1")}
+def _stopped_while_reading(loaded: LoadedSpec, resolved: Resolved) -> ProbeResult:
+    problem = TrialError(
+        code="time_limit",
+        message="stopped by --time-limit while the data was read, before the first trial",
+        hint="give it more time; data that was read once is not read again until it changes",
+    )
+    result = result_of(loaded.spec, resolved.device, resolved.budget, (), Verdict.STOPPED, problem)
+    return dataclasses.replace(result, environment=versions(), notices=resolved.notices, probed_at=_now())
 
 
 def _output_path(source: object, loaded: LoadedSpec, options: ProbeOptions) -> Path | None:
@@ -130,20 +134,6 @@ def _output_path(source: object, loaded: LoadedSpec, options: ProbeOptions) -> P
     return loaded.path.with_name(f"{loaded.path.stem}.tuned.yaml")
 
 
-def _resolve(loaded: LoadedSpec, host: WorkerHost) -> Resolved:
-    request = loaded.spec.device
-    gpus = () if request.kind == "cpu" else ask_tensorflow(host).gpus
-    return resolve(request, gpus, nvml_cards() if gpus else None)
-
-
-def _with_data(loaded: LoadedSpec, files: dict[str, str], host: WorkerHost, observer: Observer) -> LoadedSpec:
-    """The spec with what its data showed."""
-    spec = loaded.spec
-    key = {"dataset": loaded.values.get("dataset"), "folder": spec.folder, "files": files, **_versions()}
-    scan = scan_data(spec, key, ledger_folder(loaded.path), host, observer)
-    return dataclasses.replace(loaded, spec=with_data(spec, scan))
-
-
 def _search(
     loaded: LoadedSpec,
     resolved: Resolved,
@@ -152,13 +142,15 @@ def _search(
     fresh: bool,
     observer: Observer,
     host: WorkerHost,
+    output: Path | None,
 ) -> ProbeResult:
     spec, device = loaded.spec, resolved.device
     limit_bytes = resolved.budget.limit_bytes
     with Ledger.open(ledger_folder(loaded.path), spec.name, key, limit_bytes=limit_bytes, fresh=fresh) as ledger:
         budget = Budget(limit_bytes=ledger.limit_bytes, headroom=resolved.budget.headroom)
         said = [] if spec.scan is None else said_of(spec.scan, spec)
-        notices = (*ledger.notices, *resolved.notices, *said)
+        notices = (*ledger.notices, *resolved.notices, *said, *said_of_code(spec))
+        ledger.begin(_about(loaded, resolved, output), _now())
         observer.probe_started(spec, device, budget, len(ledger.records))
         for notice in notices:
             observer.notice(notice)
@@ -184,31 +176,66 @@ def _search(
             if result.verdict is Verdict.NOTHING_FITS:
                 observer.notice("nothing fits; measuring what the smallest configuration needs")
                 result = dataclasses.replace(result, problem=_nothing_fits(result, runner))
+            elif result.verdict is Verdict.FAILED and result.problem is not None:
+                result = dataclasses.replace(result, problem=located(result.problem, loaded))
         finally:
             runner.close()  # its host may be another than the one it was given
             ledger.keep_environment(runner.environment)
-        needs = {"needs_environment": {**_pinned_environment(), **runner.environment}}
-        return dataclasses.replace(
-            result, environment={**_versions(), **needs}, ledger_path=str(ledger.path), notices=notices
+        needs = {"needs_environment": {**pinned_environment(), **runner.environment}}
+        result = dataclasses.replace(
+            result,
+            environment={**versions(), **needs},
+            ledger_path=str(ledger.path),
+            notices=notices,
+            probed_at=_now(),
         )
+        ledger.end(ended_as(result))
+        return result
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _about(loaded: LoadedSpec, resolved: Resolved, output: Path | None) -> About:
+    """What a report needs to know, when the spec may be another or gone."""
+    return About(
+        spec=loaded.spec,
+        spec_path=_probed_file(loaded),
+        spec_sha256=loaded.sha256,
+        values=loaded.values,
+        device=resolved.device,
+        headroom=resolved.budget.headroom,
+        environment=versions(),
+        output=None if output is None else str(output.resolve()),
+        origin={} if output is None else origin_from(output, loaded.source, loaded.overridden),
+    )
+
+
+def _probed_file(loaded: LoadedSpec) -> str:
+    """The file by which people know what was probed: the spec, or the script that needed none; empty for values."""
+    script = loaded.spec.model.script
+    if loaded.from_file:
+        return str(loaded.path.resolve())
+    return "" if script is None else str((Path(loaded.spec.folder) / script.path).resolve())
 
 
 def _nothing_fits(result: ProbeResult, runner: ForkRunner) -> TrialError:
     """The smallest configuration that was tried, what it needs, and three things to try."""
     smallest = min((record.trial.candidate for record in result.records), key=lambda candidate: candidate.tokens)
     needed = _measure_need(smallest, result, runner)
-    said = next(
-        record.outcome.error.message
+    error = next(
+        record.outcome.error
         for record in result.records
         if record.trial.candidate == smallest and record.outcome.error is not None
     )
-    need = f"it needs {format_bytes(needed)}" if needed is not None else said
+    need = f"it needs {format_bytes(needed)}" if needed is not None else error.message
     return TrialError(
         code="nothing_fits",
         message=f"nothing fits in {format_bytes(result.budget.budget_bytes)} "
         f"(the limit of {format_bytes(result.budget.limit_bytes)} less {result.budget.headroom:.0%} headroom): "
         f"the smallest configuration tried was {smallest}, and {need}",
-        hint="\n".join(what_to_try(result.spec, result.budget, smallest, needed)),
+        hint="\n".join(what_to_try(result.spec, result.budget, smallest, needed, error)),
     )
 
 
@@ -229,16 +256,6 @@ def _measure_need(smallest: Candidate, result: ProbeResult, runner: ForkRunner) 
     return outcome.peak_bytes if outcome.kind is Kind.FITS else None
 
 
-def _versions() -> dict[str, Any]:
-    versions = {"oomtune": __version__}
-    for name in ("tensorflow", "keras"):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "unknown"
-    return versions
-
-
 def _ledger_key(loaded: LoadedSpec, resolved: Resolved, files: dict[str, str]) -> dict[str, Any]:
     """All that could change what a trial would show."""
     asked = loaded.spec.device
@@ -253,41 +270,21 @@ def _ledger_key(loaded: LoadedSpec, resolved: Resolved, files: dict[str, str]) -
         "limit_bytes": "auto" if automatic else resolved.budget.limit_bytes,
         "python": platform.python_version(),
         "variables": {name: os.environ.get(name) for name in _TELLING_VARIABLES},
-        **_versions(),
+        **versions(),
     }
 
 
-def _files(loaded: LoadedSpec) -> dict[str, str]:
-    """Digests of the files beside the spec that decide what a trial does: the model's, the data, the user's code."""
-    spec, folder = loaded.spec, Path(loaded.spec.folder)
-    files = list(data_files(spec.dataset, folder))
-    if spec.model.keras_file is not None:
-        files.append(folder / spec.model.keras_file)
-    if spec.model.script is not None:
-        # What it imports and reads most often lies beside it, or is named in its arguments.
-        files += modules_beside(folder / spec.model.script.path)
-        files += [folder / argument for argument in spec.model.script.args]
-    for name in named_modules([loaded.values.get("model"), loaded.values.get("dataset")]):
-        module = folder.joinpath(*name.split("."))
-        files += [module.with_suffix(".py"), module / "__init__.py"]
-    try:
-        return digests(path for path in files if is_file(path))
-    except OSError as error:
-        raise errors.DataUnreadable(f"{error.filename} can't be read: {error.strerror}") from None
-
-
-def _write(result: ProbeResult, loaded: LoadedSpec, output: Path | None) -> ProbeResult:
+def write_answer(result: ProbeResult, loaded: LoadedSpec, output: Path | None) -> ProbeResult:
     """Write the answer, if there is one; an interrupted search leaves what was there."""
     if output is None or result.best is None or result.verdict not in (Verdict.TUNED, Verdict.STOPPED):
         return result
-    output_folder = output.resolve().parent
-    elsewhere = output_folder != Path(loaded.spec.folder)
     values = tuned_values(
         loaded.values,
         result,
         spec_sha256=loaded.sha256,
-        probed_at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        folder=os.path.relpath(loaded.spec.folder, output_folder) if elsewhere else None,
+        probed_at=result.probed_at or _now(),
+        folder=spec_folder_from(output, loaded.spec.folder),
+        origin=origin_from(output, loaded.source, loaded.overridden),
     )
     write_tuned(output, values)
     return dataclasses.replace(result, tuned_path=str(output))

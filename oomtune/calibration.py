@@ -31,12 +31,15 @@ _SLOW_STEP_MS = 5_000
 _MOST_POINTS = 16
 
 
-def next_size(climb: Sequence[int], points: Sequence[Point], budget_bytes: int) -> int | None:
-    """The next of the sizes in `climb` to run, given what the smaller ones showed; None when that is enough."""
+def next_size(climb: Sequence[int], points: Sequence[Point], budget_bytes: int, *, every: bool = False) -> int | None:
+    """The next of the sizes in `climb` to run, given what the smaller ones showed; None when that is enough. With
+    `every`, none of them is left out below the budget."""
     if not points:
         return climb[0]
     last = points[-1]
     larger = [size for size in climb if size > last.batch_size]
+    if every:
+        return larger[0] if larger and last.peak_bytes <= budget_bytes else None
     if not larger or last.peak_bytes > budget_bytes or last.step_ms > _SLOW_STEP_MS or len(points) >= _MOST_POINTS:
         return None
     if last.peak_bytes <= _RISEN * points[0].peak_bytes:

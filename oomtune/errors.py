@@ -11,7 +11,8 @@
     │   ├── OutputNotWritable     the answer or the ledger can't be written
     │   └── WorkerBroken          a worker process can't be started or talked to
     └── TrialCrashed              exit 6: a trial failed for a reason that is not memory
-        └── DataUnreadable        the dataset named by the spec can't be used
+        ├── DataUnreadable        the dataset named by the spec can't be used
+        └── LossNotFinite         the loss is infinite or not a number
 
 A probe stopped by a limit (exit 7) or by the user (exit 130) is not an error: it has a result.
 """
@@ -110,3 +111,7 @@ class TrialCrashed(OomtuneError):
 
 class DataUnreadable(TrialCrashed):
     code = "data_unreadable"
+
+
+class LossNotFinite(TrialCrashed):
+    code = "loss_not_finite"

@@ -20,11 +20,11 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def modules_beside(script: Path) -> list[Path]:
-    """The Python files of a script's folder and of the packages in it."""
-    folder = script.parent
+def modules_in(folder: Path) -> list[Path]:
+    """The Python files of a folder, of the folders in it and of its packages: what code there most often imports."""
     packages = [found.parent for found in folder.glob("*/__init__.py")]
-    return [*folder.glob("*.py"), *(module for package in packages for module in package.rglob("*.py"))]
+    inside = (module for package in packages for module in package.rglob("*.py"))
+    return [*folder.glob("*.py"), *folder.glob("*/*.py"), *inside]
 
 
 def found_at(paths: Iterable[str], folder: Path | str, *, folders: bool = False) -> list[Path]:

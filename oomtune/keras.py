@@ -6,6 +6,7 @@
     oomtune.keras.setup(tuned)                                 # before any TensorFlow op
     model = build_model(tuned.sequence_length)
     model.compile(**oomtune.keras.compile_args(tuned))
+    oomtune.keras.rematerialise(model, tuned)                  # does nothing where the answer does without
     model.fit(oomtune.keras.batch(train, tuned), validation_data=oomtune.keras.batch(valid, tuned))
 
 TensorFlow is imported inside the functions, so that `setup` can still say how it starts.
@@ -17,7 +18,9 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from oomtune.cards import use_card
 from oomtune.errors import EnvironmentProblem, UsageProblem
+from oomtune.optimizing import accumulating
 from oomtune.tuned import TunedConfig
 from oomtune.units import MIB
 
@@ -29,11 +32,13 @@ if TYPE_CHECKING:
 def setup(tuned: TunedConfig, *, limit_memory: bool = True) -> None:
     """Set the precision policy and the memory limit that the answer was confirmed under.
 
-    Call it before the first TensorFlow op. With `limit_memory=False` only the policy is set, and TensorFlow takes
-    what memory it can.
+    Call it before the first TensorFlow op. With `limit_memory=False` no limit is set, and TensorFlow takes what memory
+    it can.
     """
     for name, value in tuned.environment.items():
         os.environ.setdefault(name, value)
+    if tuned.allocator != "default":
+        os.environ["TF_GPU_ALLOCATOR"] = tuned.allocator  # read when TensorFlow first uses the card
     if limit_memory:
         _limit_memory(tuned)
     set_policy(tuned)
@@ -54,8 +59,7 @@ def _limit_memory(tuned: TunedConfig) -> None:
 
         cards = tf.config.list_physical_devices("GPU")
         if cards:
-            limit = tf.config.LogicalDeviceConfiguration(memory_limit=limit_mib)
-            tf.config.set_logical_device_configuration(cards[0], [limit])
+            use_card(cards[0], None if tuned.memory_growth else limit_mib, tf.config)
             return
         if tuned.device_kind == "gpu":
             raise EnvironmentProblem(
@@ -89,15 +93,23 @@ def bucketed(
     return in_buckets(dataset, tuned.bucket_boundaries, tuned.bucket_batch_sizes, length)
 
 
+def rematerialise(model: keras.Model, tuned: TunedConfig) -> list[str]:
+    """Have the model compute again, in the backward pass, what it did in the trials; the names of those parts.
+
+    It stays the same model, compiled or not, with the same weights and the same way to be saved. The list is filled
+    when the model first trains.
+    """
+    from oomtune import remat
+
+    return remat.rematerialise(model, tuned.remat).names
+
+
 def optimizer(tuned: TunedConfig) -> keras.Optimizer:
     """The spec's optimizer, accumulating gradients when the effective batch size asks for it."""
     import keras
 
     chosen = keras.optimizers.get(tuned.training.get("optimizer") or "adam")
-    if tuned.gradient_accumulation_steps < 2:
-        return chosen
-    steps = {"gradient_accumulation_steps": tuned.gradient_accumulation_steps}
-    return type(chosen).from_config(chosen.get_config() | steps)
+    return accumulating(chosen, tuned.gradient_accumulation_steps)
 
 
 def compile_args(tuned: TunedConfig) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Every trial of a probe, on disk before the next begins. Resuming is replaying it.
 
-A ledger is a text file: one JSON document a line, a header and then a record for each trial. Its name holds a digest
-of all that could change what a trial would show (spec, versions, device), so a change of any of them starts another
-ledger. A lock keeps two probes of one spec apart: the second takes a ledger of its own beside the first.
+A ledger is a text file: one JSON document a line, a header, what is probed, and then a record for each trial; `kept`
+reads it. Its name holds a digest of all that could change what a trial would show (spec, versions, device), so a change
+of any of them starts another ledger. A lock keeps two probes of one spec apart: the second takes a ledger of its own
+beside the first.
 """
 
 from __future__ import annotations
@@ -11,28 +12,35 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import platformdirs
-from pydantic import TypeAdapter, ValidationError
 
-from oomtune.domain import Kind, TrialRecord
+from oomtune.domain import TrialRecord
 from oomtune.errors import OutputNotWritable
+from oomtune.kept import FORMAT, RECORD, About, Ended, about_document, ended_document, read_kept, that_hold
 from oomtune.units import format_bytes
 
-FORMAT = 1
 _MOST_AT_ONCE = 64
-_RECORD = TypeAdapter(TrialRecord)
+# Who cleans up holds a ledger's lock for a moment; a probe that runs holds it for long.
+_PATIENCE = 5
+_PAUSE_S = 0.02
 
 
 def ledger_folder(spec_path: Path) -> Path:
     """`.oomtune/` beside the spec when that folder exists, the user's state folder otherwise."""
     beside = spec_path.resolve().parent / ".oomtune"
-    return beside if beside.is_dir() else Path(platformdirs.user_state_dir("oomtune")) / "ledgers"
+    return beside if beside.is_dir() else state_folder()
+
+
+def state_folder() -> Path:
+    return Path(platformdirs.user_state_dir("oomtune")) / "ledgers"
 
 
 class Ledger:
@@ -46,6 +54,7 @@ class Ledger:
         """What had to be set for trials to run on this machine."""
         self.limit_bytes = limit_bytes
         self._descriptor = descriptor
+        self._about: About | None = None
         self._header = {"format": FORMAT, "limit_bytes": limit_bytes, "key": dict(key)}
 
     @classmethod
@@ -69,33 +78,39 @@ class Ledger:
 
     def _begin(self, *, fresh: bool) -> None:
         text = b"" if fresh else self.path.read_bytes()
-        header, records, environment, good_bytes = _read(text)
-        if header is not None and not _same_limit(header["limit_bytes"], self.limit_bytes):
+        kept = read_kept(text)
+        if kept is not None and not _same_limit(kept.limit_bytes, self.limit_bytes):
             self.notices.append(
-                f"what is free has changed from {format_bytes(header['limit_bytes'])} to "
+                f"what is free has changed from {format_bytes(kept.limit_bytes)} to "
                 f"{format_bytes(self.limit_bytes)}; earlier trials no longer apply"
             )
-            header = None
-        if header is None:
+            kept = None
+        if kept is None:
             os.ftruncate(self._descriptor, 0)
             self._write(self._header)
             return
-        self.environment = environment
+        self.environment, self._about = kept.environment, kept.about
         # The limit that the records were made under; `auto` would come out a little different each time.
-        self.limit_bytes = header["limit_bytes"]
-        # A crash may have been mended since, outside the spec; it is run again. That a model can't train on other
-        # lengths is no such crash.
-        self.records = [
-            record for record in records if record.outcome.kind is not Kind.CRASH or record.trial.for_buckets
-        ]
-        if good_bytes < len(text):
+        self.limit_bytes = kept.limit_bytes
+        self.records = that_hold(kept.records)
+        if kept.good_bytes < len(text):
             self.notices.append(f"the end of the ledger {self.path} was cut short and is dropped")
-            os.ftruncate(self._descriptor, good_bytes)
+            os.ftruncate(self._descriptor, kept.good_bytes)
+
+    def begin(self, about: About, at: str) -> None:
+        """Note that a probe begins here, and what it is of, so that it can be shown later."""
+        self._keep({"began": at, "pid": os.getpid(), "host": platform.node()})
+        if about != self._about:
+            self._about = about
+            self._keep({"about": about_document(about)})
+
+    def end(self, ended: Ended) -> None:
+        self._keep({"ended": ended_document(ended)})
 
     def append(self, record: TrialRecord) -> None:
         """Put a record on disk; it is there when this returns."""
         self.records.append(record)
-        self._keep(_RECORD.dump_python(record, mode="json"))
+        self._keep(RECORD.dump_python(record, mode="json"))
 
     def keep_environment(self, environment: Mapping[str, str]) -> None:
         """Remember what trials on this machine need, so that a resumed probe need not find out again."""
@@ -138,37 +153,40 @@ def _lock_first_free(folder: Path, stem: str) -> tuple[Path, int]:
     for number in range(1, _MOST_AT_ONCE + 1):
         path = folder / (f"{stem}.jsonl" if number == 1 else f"{stem}.{number}.jsonl")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _lock_soon(descriptor):
             os.close(descriptor)
             continue
+        if not _is_still(path, descriptor):
+            os.close(descriptor)  # it was cleaned away between the two
+            return _lock_first_free(folder, stem)
         return path, descriptor
     raise OutputNotWritable(f"{_MOST_AT_ONCE} probes of this spec are running already", hint="wait for one to end")
 
 
-def _read(text: bytes) -> tuple[dict[str, Any] | None, list[TrialRecord], dict[str, str], int]:
-    """The header, the records and the environment up to the first line that is not whole, and the bytes these take."""
-    header: dict[str, Any] | None = None
-    records: list[TrialRecord] = []
-    environment: dict[str, str] = {}
-    good = 0
-    for line in text.splitlines(keepends=True):
-        if not line.endswith(b"\n"):
-            break
-        try:
-            if header is None:
-                header = json.loads(line)
-                if not isinstance(header, dict) or header.get("format") != FORMAT or "limit_bytes" not in header:
-                    return None, [], {}, 0
-            elif line.startswith(b'{"environment"'):
-                environment = json.loads(line)["environment"]
-            else:
-                records.append(_RECORD.validate_json(line))
-        except (ValidationError, ValueError):
-            break
-        good += len(line)
-    return header, records, environment, good
+def _lock_soon(descriptor: int) -> bool:
+    for _ in range(_PATIENCE):
+        if take_lock(descriptor):
+            return True
+        time.sleep(_PAUSE_S)
+    return False
+
+
+def take_lock(descriptor: int) -> bool:
+    """Try to take a ledger's lock, for as long as the file is open; a probe that runs has it. The file has to be open
+    for writing: over NFS others can't be locked."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    """Is the open file still the one of this name?"""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _same_limit(recorded: int, now: int) -> bool:

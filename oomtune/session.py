@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from oomtune.domain import (
     Budget,
     Device,
     Kind,
+    Outcome,
     ProbeResult,
     ProbeSpec,
+    Stage,
     TrialError,
     TrialRecord,
     Verdict,
 )
 from oomtune.observer import Observer
-from oomtune.search import best_fit, buckets_found, frontier, next_larger, next_trial_of_all
+from oomtune.search import best_fit, buckets_found, frontier, next_larger, next_trial_of_all, refused_precisions
 from oomtune.trials.runner import Runner, TimeUp
 
 
@@ -58,22 +60,40 @@ def run_session(
                 break
             observer.trial_started(trial, len(history) + 1)
             outcome = runner.run(trial, within_s=None if limits.deadline is None else limits.deadline - clock())
+            if _never_began(outcome) and len(history) == len(earlier):
+                # The data is not what the model takes: no step ran, and this is said before any trial.
+                verdict, problem = Verdict.FAILED, outcome.error
+                break
             history.append(TrialRecord(number=len(history) + 1, trial=trial, outcome=outcome))
             ledger.append(history[-1])
             observer.trial_ended(history[-1], history)
-            if outcome.kind is Kind.CRASH and trial.for_buckets:
-                # There is an answer already; this model can't train on other lengths.
-                observer.notice(f"no buckets: {outcome.error.message if outcome.error else 'they can not take turns'}")
-            elif outcome.kind is Kind.CRASH:
+            if outcome.kind is Kind.CRASH and not _goes_on(spec, history, observer):
                 verdict, problem = Verdict.FAILED, outcome.error
                 break
     except TimeUp:
         verdict, problem = Verdict.STOPPED, _stopped("time_limit", len(history) - len(earlier))
     except KeyboardInterrupt:
         verdict, problem = Verdict.INTERRUPTED, _interrupted(len(history))
-    best = best_fit(spec.space, history)
-    if verdict is Verdict.TUNED and best is None:
+    if verdict is Verdict.TUNED and best_fit(spec.space, history) is None:
         verdict = Verdict.NOTHING_FITS
+        if set(refused_precisions(history)) >= set(spec.space.precisions):
+            verdict, problem = Verdict.FAILED, history[-1].outcome.error
+    result = result_of(spec, device, budget, history, verdict, problem)
+    if verdict is Verdict.TUNED and result.buckets is None:
+        _tell_of_given_up_buckets(history, observer)
+    return replace(result, new_trials=len(history) - len(earlier))
+
+
+def result_of(
+    spec: ProbeSpec,
+    device: Device,
+    budget: Budget,
+    history: Sequence[TrialRecord],
+    verdict: Verdict,
+    problem: TrialError | None,
+) -> ProbeResult:
+    """What history amounts to: the same while it is made, and when it is read again."""
+    best = best_fit(spec.space, history)
     return ProbeResult(
         verdict=verdict,
         spec=spec,
@@ -81,12 +101,38 @@ def run_session(
         budget=budget,
         records=tuple(history),
         best=best,
+        refused_precisions=refused_precisions(history),
         buckets=buckets_found(spec.space, budget, history),
         frontier=frontier(spec.space, history, budget),
         next_larger=None if best is None else next_larger(spec.space, history, best.candidate, budget),
         problem=problem,
-        new_trials=len(history) - len(earlier),
     )
+
+
+def _never_began(outcome: Outcome) -> bool:
+    return outcome.kind is Kind.CRASH and outcome.stage is Stage.DATA
+
+
+def _goes_on(spec: ProbeSpec, history: Sequence[TrialRecord], observer: Observer) -> bool:
+    """Is there an answer to be had although the last trial crashed? Then it is said what was given up for it."""
+    record = history[-1]
+    said = record.outcome.error.message if record.outcome.error else "they can not take turns"
+    refused, precision = refused_precisions(history), record.trial.candidate.precision
+    if record.trial.for_buckets:
+        observer.notice(f"no buckets: {said}")  # this model can't train on other lengths
+        return True
+    if precision in refused and set(spec.space.precisions) - set(refused):
+        observer.notice(f"{precision} is refused: {said}")
+        return True
+    return False
+
+
+def _tell_of_given_up_buckets(history: Sequence[TrialRecord], observer: Observer) -> None:
+    """Buckets that were tried to the end and are not in the answer."""
+    of_buckets = [record for record in history if record.trial.for_buckets]
+    if of_buckets and all(record.outcome.kind is not Kind.CRASH for record in of_buckets):
+        times = sum(bool(record.trial.buckets) for record in of_buckets)
+        observer.notice(f"no buckets: in {times} trials by turns they never stayed within the budget, however small")
 
 
 def _stopped(code: str, trials: int) -> TrialError:

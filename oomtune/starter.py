@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oomtune.domain import Inspection, TensorSpec
+from oomtune.script_options import Option, options_of
 
 _LENGTH = "sequence_length"
 _BATCH_OPTIONS = ("--batch-size", "--batch_size", "--batchsize", "--batch", "--bs", "-b")
@@ -36,7 +37,7 @@ training:
 """
 _SEARCH = """\
 search:
-  batch_size: {{min: 1, max: {most}}}
+  batch_size: {{min: 1, max: 1024}}
 {length}  precision: [float32]       # most preferred first; add mixed_bfloat16 or mixed_float16
   objective: tokens           # tokens | batch_size | sequence_length | throughput
 """
@@ -73,29 +74,38 @@ def from_model(name: str, way: str, source: str, seen: Inspection) -> str:
     return _spec(name, "\n".join(lines), has_length=varies)
 
 
-def from_script(name: str, path: str, text: str) -> str | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptSpec:
+    """A spec for a training script, and what the user has to fill in before it can be probed."""
+
+    text: str
+    unset: tuple[str, ...] = ()
+
+
+def from_script(name: str, path: str, text: str) -> ScriptSpec | None:
     """A spec for a training script; None when it has no option that could be its batch size."""
-    options = set(_options(text))
-    batch = next((option for option in _BATCH_OPTIONS if option in options), None)
+    options = options_of(text)
+    batch, length = _one_of(options, _BATCH_OPTIONS), _one_of(options, _LENGTH_OPTIONS)
     if batch is None:
         return None
-    length = next((option for option in _LENGTH_OPTIONS if option in options), None)
     arguments = [batch, "{batch_size}"] + ([length, "{sequence_length}"] if length else [])
-    model = f"model:\n  script:\n    path: {_flow(path)}\n    args: {_flow(arguments)}\n"
-    return _spec(name, model, has_length=length is not None)
+    required = [option for option in options if option.required and not {batch, length} & set(option.names)]
+    for option in sorted(required, key=lambda option: option.is_positional):
+        value = option.choice or f"SET_{option.name.strip('-').replace('-', '_').upper()}"
+        arguments += [value] if option.is_positional else [option.name, value]
+    unset = tuple(option.name for option in required if option.choice is None)
+    note = f"    # The script requires {', '.join(unset)}: set what begins with SET_ first.\n" if unset else ""
+    model = f"model:\n  script:\n    path: {_flow(path)}\n{note}    args: {_flow(arguments)}\n"
+    return ScriptSpec(text=_spec(name, model, has_length=length is not None), unset=unset)
 
 
-def _options(text: str) -> Iterable[str]:
-    """The words that the script gives to `add_argument` and the like: every constant that looks like an option."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call):
-            for argument in node.args:
-                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                    yield argument.value
+def _one_of(options: Iterable[Option], known: Iterable[str]) -> str | None:
+    names = {name for option in options for name in option.names}
+    return next((name for name in known if name in names), None)
 
 
 def _spec(name: str, sections: str, *, has_length: bool) -> str:
-    search = _SEARCH.format(most=1024, length=_LENGTH_LINE if has_length else "")
+    search = _SEARCH.format(length=_LENGTH_LINE if has_length else "")
     head = f"# Made by oomtune init. Probe it with: oomtune probe {Path(name).name}\n"
     return "\n".join([head, sections, search, _DEVICE])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 MIB = 1024**2
@@ -50,6 +51,11 @@ def format_bytes(size: float) -> str:
     return f"{size:.0f} {unit}" if abs(size) >= 100 else f"{size:.1f} {unit}"
 
 
+def format_ms(milliseconds: float) -> str:
+    """What a step takes."""
+    return f"{milliseconds:,.1f} ms"
+
+
 def format_seconds(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
@@ -58,3 +64,20 @@ def format_seconds(seconds: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def parse_share(text: str) -> float:
+    """A share as people write it, `0.05` or `5%`."""
+    number = text.strip().removesuffix("%")
+    try:
+        share = float(number) / (100 if number != text.strip() else 1)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share <= 10:
+        raise ValueError("expected a share such as 0.05 or 5%")
+    return share
+
+
+def format_share(share: float) -> str:
+    """In per cent, with as many figures as it takes: `5%`, `0.5%`."""
+    return f"{share * 100:.4g}%"

@@ -32,6 +32,13 @@ class Ran:
         return document
 
 
+def _as_from_a_terminal(before: Callable[[], None] | None) -> None:
+    """A shell starts what runs in the background deaf to Ctrl-C, and all that it starts in turn: tests too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if before is not None:
+        before()
+
+
 class Cli:
     """The `oomtune` command with a state folder of its own, so that no test sees another's ledgers."""
 
@@ -56,7 +63,7 @@ class Cli:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=before,  # noqa: PLW1509 - the test process has no threads of its own
+            preexec_fn=lambda: _as_from_a_terminal(before),  # noqa: PLW1509 - the test process has no threads of its own
         )
 
     def ledgers(self) -> list[Path]:

@@ -11,17 +11,30 @@ import sys
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+import typer.core
 
 from oomtune import __version__
-from oomtune.cli import doctor, init, probe, schema
+from oomtune.cli import check, diagnose, doctor, explain, init, probe, report, schema
+from oomtune.cli.stdout import be_patient, to_nowhere
 from oomtune.errors import INTERRUPTED, OomtuneError, OutputNotWritable, SpecProblem, TrialCrashed, UsageProblem
+
+
+class Commands(typer.core.TyperGroup):
+    """The commands. Typer itself would end an interrupted one without a word, and without the document."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+
 
 app = typer.Typer(
     name="oomtune",
-    help="Find the largest batch size, sequence length and precision that train without running out of memory.",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich's help is half of the time that --help takes
@@ -29,9 +42,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("probe", short_help="Find the largest configuration that trains.")(probe.command)
+app.command("explain", short_help="Where the memory goes, and what each remedy would save.")(explain.command)
+app.command("check", short_help="Does this config still fit? One verdict, for CI.")(check.command)
+app.command("diagnose", short_help="Read a crash log: out of memory or not, and what to do.")(diagnose.command)
+app.command("report", short_help="Draw a finished probe again; list, compare, clean up.")(report.command)
 app.command("doctor", short_help="Show this machine's hardware and limits.")(doctor.command)
 app.command("init", short_help="Write a commented starter spec.")(init.command)
-app.command("schema")(schema.command)
+app.command("schema", short_help="Print the JSON Schema of a spec, or say what is wrong with specs.")(schema.command)
 
 
 def _version(wanted: bool) -> None:
@@ -44,13 +61,24 @@ def _version(wanted: bool) -> None:
 def _root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Find the largest batch size, sequence length and precision that train without running out of memory."""
+    """Find the largest batch size, sequence length and precision that train without running out of memory.
+
+    \b
+    Examples:
+      oomtune init model.yaml          write a spec to begin with
+      oomtune probe model.yaml         find what fits, write model.tuned.yaml
+      oomtune check model.tuned.yaml   does it still fit?
+      oomtune diagnose train.log       why did it crash?
+
+    Each command has its own --help.
+    """
 
 
 def main() -> NoReturn:
     """Run the command line and exit with the verdict's code."""
     # A polite kill is an interruption like Ctrl-C: workers end, the ledger is kept.
     signal.signal(signal.SIGTERM, _interrupt)
+    be_patient()
     try:
         code = _run()
     except typer.TyperException as error:
@@ -67,16 +95,12 @@ def main() -> NoReturn:
 def _run() -> int:
     """Run the command that was asked for; an answer that nobody can receive is not an answer."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="oomtune", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has what it wanted (`| head`). Nothing more may be written, not even when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        to_nowhere()
         raise OutputNotWritable(f"the answer can't be written to stdout: {error.strerror}") from None
     return code if isinstance(code, int) else 0
 
@@ -89,7 +113,7 @@ def _bug(error: Exception) -> OomtuneError:
     return OomtuneError(
         f"a bug in oomtune: {type(error).__name__}: {error}",
         where=where,
-        hint="set OOMTUNE_DEBUG=1 to see the traceback, and report it; the ledger is kept",
+        hint="set OOMTUNE_DEBUG=1 to see the traceback, and report it" + ("; the ledger is kept" * _probes()),
     )
 
 
@@ -97,9 +121,20 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def _words() -> list[str]:
+    """What was said to oomtune; what comes after `--` is said to a script."""
+    words = sys.argv[1:]
+    return words[: words.index("--")] if "--" in words else words
+
+
 def _command() -> str:
     """The command that was meant, as far as the words tell."""
-    return next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    return next((word for word in _words() if not word.startswith("-")), "")
+
+
+def _probes() -> bool:
+    """Is it the command that keeps a ledger?"""
+    return _command() == "probe"
 
 
 def _known_command() -> str:
@@ -107,7 +142,7 @@ def _known_command() -> str:
 
 
 def interrupted() -> int:
-    error = OomtuneError("interrupted", hint="the ledger is kept; the same command goes on from there")
+    error = OomtuneError("interrupted", hint="the ledger is kept; the same command goes on from there" * _probes())
     error.code = "interrupted"
     _tell(error, INTERRUPTED)
     return INTERRUPTED
@@ -128,7 +163,7 @@ def _tell(error: OomtuneError, exit_code: int) -> None:
         print(f"oomtune: {len(error.problems)} problems in this spec", file=sys.stderr)
     for line in error.hint.splitlines():
         print(f"  {line}", file=sys.stderr)
-    if "--json" in sys.argv[1:]:
+    if "--json" in _words():
         from oomtune.report.document import error_document
 
         with contextlib.suppress(OSError):  # stdout may be what failed

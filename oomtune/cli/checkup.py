@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from oomtune import __version__
 from oomtune.devices import resolve
@@ -19,8 +21,11 @@ from oomtune.devices.seen import Machine, ask_tensorflow
 from oomtune.domain import DeviceRequest
 from oomtune.errors import EnvironmentProblem, UsageProblem
 from oomtune.ledger import ledger_folder
+from oomtune.preparing import device_flags
+from oomtune.report.document import json_document
+from oomtune.spec import load_spec
 from oomtune.trials.host import WorkerHost
-from oomtune.units import format_bytes, parse_bytes
+from oomtune.units import format_bytes
 
 # Variables that change which memory TensorFlow takes, and how.
 _ALLOCATOR_VARIABLES = (
@@ -29,6 +34,10 @@ _ALLOCATOR_VARIABLES = (
     "XLA_FLAGS", "TF_XLA_FLAGS", "KERAS_BACKEND",
 )  # fmt: skip
 
+# Some spec, as the smallest that can be read: what is asked of it is its section device.
+_ONE = {"shape": [1]}
+_ANY_SPEC = {"model": {"layers": [{"Input": _ONE}]}, "dataset": {"synthetic": {"inputs": _ONE, "targets": _ONE}}}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
@@ -36,40 +45,40 @@ class Checkup:
     sentence: str
     can_probe: bool
 
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.can_probe else EnvironmentProblem.exit_code
+
     def document(self) -> dict[str, Any]:
-        return {
-            "format": 1,
-            "oomtune": __version__,
-            "command": "doctor",
-            "exit_code": 0 if self.can_probe else 5,
-            "verdict": "ready" if self.can_probe else "not_ready",
-            "facts": [{"name": name, "value": value} for name, value in self.rows],
-            "summary": self.sentence,
-            "error": None,
-        }
+        facts = [{"name": name, "value": value} for name, value in self.rows]
+        verdict = "ready" if self.can_probe else "not_ready"
+        return json_document("doctor", self.exit_code, verdict, {"facts": facts, "summary": self.sentence})
 
 
-def request_for(device: str | None, memory_limit: str | None, like: str | None) -> DeviceRequest:
-    """What the flags ask for."""
-    kinds: dict[str | None, Literal["auto", "gpu", "cpu"]] = {None: "auto", "auto": "auto", "gpu": "gpu", "cpu": "cpu"}
-    if device not in kinds:
-        raise UsageProblem(f"--device {device}: expected auto, gpu or cpu")
-    try:
-        limit = None if memory_limit in (None, "auto") else parse_bytes(str(memory_limit))
-    except ValueError as error:
-        raise UsageProblem(f"--memory-limit {memory_limit}: {error}") from None
-    if like is not None:
-        find_card(like)  # an unknown name is bad usage, whatever the machine is like
-    return DeviceRequest(kind=kinds[device], memory_limit_bytes=limit, like=like)
+def request_for(
+    device: str | None, memory_limit: str | None, like: str | None, settings: Sequence[str] = ()
+) -> DeviceRequest:
+    """What a probe with these flags would ask for, in the words in which it would refuse them."""
+    for setting in settings:
+        if not setting.startswith("device."):
+            raise UsageProblem(
+                f"--set {setting}: the doctor has no spec, only its section device",
+                hint="for example: --set device.headroom=0.1",
+            )
+    request = load_spec(_ANY_SPEC, settings=settings, flags=device_flags(device, memory_limit, like)).spec.device
+    if request.like is not None:
+        find_card(request.like)  # an unknown name is bad usage, whatever the machine is like
+    return request
 
 
-def checkup(request: DeviceRequest) -> Checkup:
-    """Look at everything a probe would need."""
+def checkup(request: DeviceRequest, *, every: bool = False) -> Checkup:
+    """Look at everything a probe would need; `every` is also what says little when all is well."""
     machine, trouble = _tensorflow()
     cards = nvml_cards()
     memory = host_memory()
     rows = [
         ("oomtune", f"{__version__} on Python {platform.python_version()}"),
+        *([("Python", sys.executable), ("system", platform.platform())] if every else []),
         ("TensorFlow", _tensorflow_words(machine) if machine else trouble),
         *_gpu_rows(machine, cards),
         ("CPU", f"{cpu_name()}, {os.cpu_count()} cores"),
@@ -77,7 +86,7 @@ def checkup(request: DeviceRequest) -> Checkup:
             "memory",
             f"{format_bytes(memory.free_bytes)} free of {format_bytes(memory.total_bytes)}, bound by {memory.bound_by}",
         ),
-        ("variables", _variables()),
+        ("variables", _variables(every=every)),
     ]
     stops = [trouble] if machine is None else []
     for name, folder in (("here", _here()), ("ledgers", ledger_folder(_here() / "spec.yaml"))):
@@ -129,8 +138,10 @@ def _gpu_rows(machine: Machine | None, cards: list[NvmlCard]) -> list[tuple[str,
     return rows or [("GPU", "none found")]
 
 
-def _variables() -> str:
+def _variables(*, every: bool) -> str:
     found = [f"{name}={os.environ[name]}" for name in _ALLOCATOR_VARIABLES if name in os.environ]
+    if every:
+        found += [f"{name} is not set" for name in _ALLOCATOR_VARIABLES if name not in os.environ]
     return ", ".join(found) or "none that change memory"
 
 

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+from typing import Annotated
 
 import typer
 
 from oomtune.cli import options
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", show_default=False,
+        help="As if the spec's section device had this entry. Repeatable.",
+    ),
+]  # fmt: skip
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also what is not set, and the system below.")]
 
 
 def command(
@@ -15,21 +25,29 @@ def command(
     device: options.Device = None,
     memory_limit: options.MemoryLimit = None,
     like: options.Like = None,
+    settings: Settings = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    verbose: Verbose = False,
     no_color: options.NoColor = False,
 ) -> int:
     """Show the hardware, TensorFlow and limits of this machine, and what a probe would do here.
+
+    \b
+    Examples:
+      oomtune doctor
+      oomtune doctor --like T4
+      oomtune doctor --memory-limit 8GiB --json
 
     Exit codes: 0 a probe can run here, 5 something would stop it.
     """
     from oomtune.cli.checkup import checkup, request_for
 
     memory_limit, like = options.one_limit(context, memory_limit, like)
-    request = request_for(device, memory_limit, like)
+    request = request_for(device, memory_limit, like, settings or ())
     console = options.console_for("stderr", no_color=no_color)
     with contextlib.nullcontext() if quiet else console.status("asking TensorFlow what it sees"):
-        found = checkup(request)
+        found = checkup(request, every=verbose)
     if as_json:
         print(json.dumps(found.document()))
     else:
@@ -45,4 +63,4 @@ def command(
         console.print(table)
         console.print()
         console.print(Text(found.sentence))
-    return 0 if found.can_probe else 5
+    return found.exit_code

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from oomtune.cli import options
-from oomtune.errors import OutputNotWritable, UsageProblem
+from oomtune.errors import UsageProblem
+from oomtune.writing import write_whole
 
 _SAVED = (".keras", ".h5", ".hdf5", ".json")
 # A builder that takes a length is given one that no other dimension is likely to have.
@@ -18,28 +21,51 @@ _TIMEOUT_S = 600.0
 Words = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[SPEC] [SOURCE]", show_default=False,
+        metavar="SPEC|SOURCE", show_default=False,
         help="The spec to write; and what to make it from: a .keras file, module:function, or a script.",
     ),
 ]  # fmt: skip
 
 
-def command(words: Words = None, force: options.Force = False, quiet: options.Quiet = False) -> int:
+Force = Annotated[bool, typer.Option("--force", help="Overwrite a spec that is there.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing when all is well.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also show the spec, on stderr.")]
+
+
+def command(
+    words: Words = None,
+    force: Force = False,
+    as_json: options.Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_color: options.NoColor = False,  # noqa: ARG001 - it has none
+) -> int:
     """Write a commented starter spec: for a saved model, for a function that builds one, for a training script, or
     for a small model to begin with. Shapes and types are filled in as far as they can be seen.
 
-    For example: oomtune init, oomtune init model.keras, oomtune init spec.yaml my_package.models:build,
-    oomtune init train.py
+    \b
+    Examples:
+      oomtune init
+      oomtune init model.keras
+      oomtune init spec.yaml my_package.models:build
+      oomtune init train.py
+
+    Exit codes: 0 written, 2 bad usage, 5 the spec can't be written, 6 the model can't be built.
     """
     spec, source = _told(words or [])
     if spec.exists() and not force:
         raise UsageProblem(f"{spec} exists and is left as it is", hint="give another name, or --force")
-    text = _text(spec, source)
-    try:
-        spec.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputNotWritable(f"{spec} can't be written: {error.strerror}", hint="give another name") from None
-    if not quiet:
+    text, unset = _text(spec, source)
+    write_whole(spec, text, hint="give another name")
+    if unset:
+        print(f"oomtune: {source} requires {', '.join(unset)}: set what begins with SET_ in {spec}", file=sys.stderr)
+    if verbose:
+        print(text, end="", file=sys.stderr)
+    if as_json:
+        from oomtune.report.document import json_document
+
+        print(json.dumps(json_document("init", 0, "written", {"spec_path": str(spec), "source": source})))
+    elif not quiet:
         print(f"wrote {spec}; probe it with: oomtune probe {spec}")
     return 0
 
@@ -57,11 +83,12 @@ def _told(words: list[str]) -> tuple[Path, str | None]:
     return Path(specs[0] if specs else f"{stem}.yaml"), source
 
 
-def _text(spec: Path, source: str | None) -> str:
+def _text(spec: Path, source: str | None) -> tuple[str, tuple[str, ...]]:
+    """The spec, and what the user has to fill in."""
     from oomtune import starter
 
     if source is None:
-        return starter.starter(str(spec))
+        return starter.starter(str(spec)), ()
     if source.endswith(".py"):
         return _for_script(spec, source)
     way = "builder" if ":" in source else "keras_file"
@@ -70,21 +97,21 @@ def _text(spec: Path, source: str | None) -> str:
             f"{source}: expected a .keras file, module:function, a .py script, or nothing",
             hint="see: oomtune init --help",
         )
-    return _for_model(spec, way, source)
+    return _for_model(spec, way, source), ()
 
 
-def _for_script(spec: Path, source: str) -> str:
+def _for_script(spec: Path, source: str) -> tuple[str, tuple[str, ...]]:
     from oomtune import starter
 
     try:
-        text = starter.from_script(str(spec), _from(spec, source), Path(source).read_text(encoding="utf-8"))
+        made = starter.from_script(str(spec), _from(spec, source), Path(source).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, SyntaxError) as error:
         raise UsageProblem(f"{source} can't be read: {error}") from None
-    if text is None:
+    if made is None:
         raise UsageProblem(
             f"{source} has no option for its batch size", hint="give it one, such as --batch-size, and try again"
         )
-    return text
+    return made.text, made.unset
 
 
 def _for_model(spec: Path, way: str, source: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +13,8 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from oomtune.observer import Observer
 
 SpecOrArguments = Annotated[
     list[str] | None,
@@ -76,6 +81,23 @@ TimeLimit = Annotated[
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; ignore the ledger of earlier runs.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that oomtune did not write.")]
+Report = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE.html", help="Also draw it, as one HTML file.", show_default=False),
+]
+Summary = Annotated[
+    Path | None, typer.Option("--summary", metavar="FILE.md", help="Also write Markdown.", show_default=False)
+]
+Junit = Annotated[
+    Path | None, typer.Option("--junit", metavar="FILE.xml", help="Also write JUnit XML.", show_default=False)
+]
+Csv = Annotated[
+    Path | None, typer.Option("--csv", metavar="FILE.csv", help="Also write every size that ran.", show_default=False)
+]
+TensorBoard = Annotated[
+    Path | None,
+    typer.Option("--tensorboard", metavar="LOGDIR", help="Also write TensorBoard HParams.", show_default=False),
+]
 
 
 def one_limit(context: typer.Context, memory_limit: str | None, like: str | None) -> tuple[str | None, str | None]:
@@ -88,6 +110,11 @@ def one_limit(context: typer.Context, memory_limit: str | None, like: str | None
     return memory_limit, like
 
 
+def without_environment(context: typer.Context, **values: str | None) -> tuple[str | None, ...]:
+    """These options, where a flag beside them beats what the environment says of them."""
+    return tuple(None if _from_environment(context, name) else value for name, value in values.items())
+
+
 def _from_environment(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "ENVIRONMENT"
@@ -97,6 +124,31 @@ def console_for(stream: str, *, no_color: bool) -> Console:
     """A console on stdout or stderr; off a terminal, wide enough not to break lines that scripts read."""
     from rich.console import Console
 
+    class UntilClosed(Console):
+        """A reader that has what it wanted (`| head`) changes nothing of the verdict."""
+
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
     file = sys.stdout if stream == "stdout" else sys.stderr
     width = None if file.isatty() else 120
-    return Console(file=file, no_color=no_color or None, width=width, highlight=False)
+    return UntilClosed(file=file, no_color=no_color or None, width=width, highlight=False)
+
+
+@contextlib.contextmanager
+def screen(*, quiet: bool, verbose: bool, no_color: bool) -> Iterator[Observer]:
+    """What a person sees on stderr while trials run."""
+    if quiet:
+        from oomtune.observer import SilentObserver
+
+        yield SilentObserver()
+        return
+    from oomtune.cli.screen import LineScreen, LiveScreen
+
+    console = console_for("stderr", no_color=no_color)
+    if console.is_terminal and not verbose:
+        with LiveScreen(console) as screen:
+            yield screen
+    else:
+        yield LineScreen(console, details=verbose)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +14,7 @@ from oomtune.errors import UsageProblem
 
 if TYPE_CHECKING:
     from oomtune.domain import ProbeResult
-    from oomtune.observer import Observer
+    from oomtune.reporting import Outputs
 
 
 def command(
@@ -34,6 +32,11 @@ def command(
     time_limit: options.TimeLimit = None,
     fresh: options.Fresh = False,
     force: options.Force = False,
+    report: options.Report = None,
+    summary: options.Summary = None,
+    junit: options.Junit = None,
+    csv: options.Csv = None,
+    tensorboard: options.TensorBoard = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
@@ -41,16 +44,20 @@ def command(
 ) -> int:
     """Find the largest configuration that trains without running out of memory, and write it down.
 
-    A training script needs no spec: oomtune probe --script train.py -- --batch-size {batch_size}
+    \b
+    Examples:
+      oomtune probe model.yaml
+      oomtune probe model.yaml --memory-limit 2GiB --report out.html
+      oomtune probe model.yaml --like T4 --set search.resolution=0.05
+      oomtune probe --script train.py -- --batch-size {batch_size}
 
     Exit codes: 0 found and confirmed, 2 bad spec, 3 nothing fits, 5 the environment, 6 the model or data is broken,
     7 stopped by a limit, 130 interrupted (the same command goes on).
     """
     from oomtune.api import ProbeOptions, run_probe
 
+    outputs = _outputs({".html": report, ".md": summary, ".xml": junit, ".csv": csv}, tensorboard, force=force)
     source: Path | dict[str, Any] = _spec_path(words or []) if script is None else _script_spec(script, words or [])
-    if script is not None and output is None:
-        output = script.with_name(f"{script.stem}.tuned.yaml")
     memory_limit, like = options.one_limit(context, memory_limit, like)
     wanted = ProbeOptions(
         device=device,
@@ -58,16 +65,34 @@ def command(
         like=like,
         objective=objective,
         settings=tuple(settings or ()),
-        output=output,
+        output=output if output or not script else script.with_name(f"{script.stem}.tuned.yaml"),
         force=force,
         frontier=frontier,
         fresh=fresh,
         max_trials=max_trials,
         time_limit=time_limit,
     )
-    with _screen(quiet=quiet, verbose=verbose, no_color=no_color) as observer:
+    with options.screen(quiet=quiet, verbose=verbose, no_color=no_color) as observer:
         result = run_probe(source, wanted, observer)
+    _write(outputs, result)
     return _tell(result, as_json=as_json, no_color=no_color)
+
+
+def _outputs(asked: dict[str, Path | None], tensorboard: Path | None, *, force: bool) -> Outputs:
+    """The files that were asked for, each as its kind; no time is spent when one can't be written."""
+    from oomtune.reporting import RENDERINGS, Outputs
+
+    files = [(path, RENDERINGS[suffix]) for suffix, path in asked.items() if path is not None]
+    outputs = Outputs(files=files, tensorboard=tensorboard)
+    outputs.check(force=force)
+    return outputs
+
+
+def _write(outputs: Outputs, result: ProbeResult) -> None:
+    from oomtune.reporting import just_ended
+
+    if outputs.wanted:
+        outputs.write(just_ended(result))
 
 
 def _spec_path(words: list[str]) -> Path:
@@ -84,43 +109,19 @@ def _script_spec(script: Path, arguments: list[str]) -> dict[str, Any]:
     return {"name": script.stem, "model": {"script": {"path": str(script), "args": arguments}}}
 
 
-@contextlib.contextmanager
-def _screen(*, quiet: bool, verbose: bool, no_color: bool) -> Iterator[Observer]:
-    if quiet:
-        from oomtune.observer import SilentObserver
-
-        yield SilentObserver()
-        return
-    from oomtune.cli.screen import LineScreen, LiveScreen
-
-    console = options.console_for("stderr", no_color=no_color)
-    if console.is_terminal and not verbose:
-        with LiveScreen(console) as screen:
-            yield screen
-    else:
-        yield LineScreen(console, details=verbose)
-
-
 def _tell(result: ProbeResult, *, as_json: bool, no_color: bool) -> int:
     """The answer on stdout, what went wrong on stderr, and the exit code."""
-    from oomtune.domain import Verdict
-
-    exit_code = {
-        Verdict.TUNED: 0,
-        Verdict.NOTHING_FITS: 3,
-        Verdict.FAILED: 6,
-        Verdict.STOPPED: 7,
-        Verdict.INTERRUPTED: 130,
-    }[result.verdict]
+    exit_code = result.verdict.exit_code
     if result.problem is not None:
         print(result.problem.traceback, end="", file=sys.stderr)
-        print(f"oomtune: {result.problem.message}", file=sys.stderr)
+        where = f"{result.problem.where}: " if result.problem.where else ""
+        print(f"oomtune: {where}{result.problem.message}", file=sys.stderr)
         for line in result.problem.hint.splitlines():
             print(f"  {line}", file=sys.stderr)
     if as_json:
         from oomtune.report.document import probe_document
 
-        print(json.dumps(probe_document(result, exit_code)))
+        print(json.dumps(probe_document(result)))
     elif result.best is not None and exit_code in (0, 7):
         from oomtune.report.terminal import print_answer
 

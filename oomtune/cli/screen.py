@@ -152,6 +152,7 @@ class LiveScreen:
         """What is known of the edge in the lane being tried."""
         if self.spec is None or lane is None:
             return ""
-        view = lane_views(self.spec.space, self.history, self.budget)[lane]
+        # A bucket's lane is none of the space's.
+        view = lane_views(self.spec.space, self.history, self.budget, [lane])[lane]
         low = "?" if view.low is None else str(view.low)
         return f" · this lane's edge lies between {low} and {view.high or 'the maximum'}"

@@ -46,7 +46,7 @@ def _cpu(request: DeviceRequest, memory: HostMemory) -> Resolved:
     return Resolved(
         device=Device(kind="cpu", name=cpu_name(), stands_in_for=card.name if card else None),
         budget=_budget(limit, request),
-        notices=_stand_in_notice(card) if card else (),
+        notices=(*(_stand_in_notice(card) if card else ()), *_for_a_gpu_only(request)),
     )
 
 
@@ -55,6 +55,14 @@ def _stand_in_notice(card: Card) -> tuple[str, ...]:
         f"the CPU stands in for a {card.name} with {format_bytes(card.usable_bytes)} ({card.basis}): its answers "
         "have come out 15 to 50 % above what such cards really hold, so leave room or probe on one",
     )
+
+
+def _for_a_gpu_only(request: DeviceRequest) -> tuple[str, ...]:
+    asked = {
+        f"device.allocator: {request.allocator}": request.allocator != "default",
+        "device.memory_growth: true": request.memory_growth,
+    }
+    return tuple(f"{key} does nothing here: the CPU is probed, and only a GPU has it" for key in asked if asked[key])
 
 
 def _gpu(request: DeviceRequest, gpu: Gpu, card: NvmlCard | None) -> Resolved:
@@ -70,7 +78,7 @@ def _gpu(request: DeviceRequest, gpu: Gpu, card: NvmlCard | None) -> Resolved:
         )
     tenants = () if card is None else card.tenants
     return Resolved(
-        device=Device(kind="gpu", name=gpu.name, allocator=request.allocator),
+        device=Device(kind="gpu", name=gpu.name, allocator=request.allocator, memory_growth=request.memory_growth),
         budget=_budget(limit, request),
         notices=tuple(
             f"process {tenant.pid} ({tenant.name}) also has memory on {gpu.name}"

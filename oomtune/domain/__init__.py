@@ -5,6 +5,8 @@ in a process of its own; an *outcome* says how that ended; a *record* is a trial
 keeps it.
 """
 
+from oomtune.domain.anatomy import Anatomy, Held, LayerMemory, Part, Phase
+from oomtune.domain.check import Change, CheckResult, CheckVerdict
 from oomtune.domain.data import (
     ENDLESS,
     ArrayNames,
@@ -26,6 +28,8 @@ from oomtune.domain.data import (
     TfrecordData,
     Tokenizer,
 )
+from oomtune.domain.explanation import Cost, Explanation, Growth, TriedRemedy
+from oomtune.domain.finding import AllocatorState, Finding, FindingKind
 from oomtune.domain.result import Buckets, Fit, FrontierPoint, ProbeResult, Verdict
 from oomtune.domain.search import Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Stage, is_half
 from oomtune.domain.spec import (
@@ -39,8 +43,10 @@ from oomtune.domain.spec import (
     Script,
     TrainingSpec,
     TrialSettings,
+    runs_users_code,
 )
 from oomtune.domain.trial import (
+    FRAGMENTATION,
     Inspection,
     InspectOrder,
     Outcome,
@@ -56,33 +62,48 @@ from oomtune.domain.trial import (
 
 __all__ = [
     "ENDLESS",
+    "FRAGMENTATION",
     "LAYERS_INSIDE",
+    "AllocatorState",
+    "Anatomy",
     "Application",
     "ArrayNames",
     "Buckets",
     "Budget",
     "Candidate",
+    "Change",
+    "CheckResult",
+    "CheckVerdict",
     "ClassConfig",
     "Columns",
+    "Cost",
     "CsvData",
     "DatasetSpec",
     "Device",
     "DeviceRequest",
+    "Explanation",
     "Feature",
+    "Finding",
+    "FindingKind",
     "Fit",
     "FrontierPoint",
+    "Growth",
+    "Held",
     "ImagesData",
     "InspectOrder",
     "Inspection",
     "JsonlData",
     "Kind",
     "Lane",
+    "LayerMemory",
     "ModelSpec",
     "Names",
     "NpyData",
     "NpzData",
     "Objective",
     "Outcome",
+    "Part",
+    "Phase",
     "Point",
     "ProbeResult",
     "ProbeSpec",
@@ -106,7 +127,9 @@ __all__ = [
     "TrialError",
     "TrialRecord",
     "TrialSettings",
+    "TriedRemedy",
     "Verdict",
     "WorkOrder",
     "is_half",
+    "runs_users_code",
 ]

@@ -152,18 +152,19 @@ class Scan:
     """How many of them were read."""
     lengths: tuple[tuple[int, int], ...] = ()
     """Each length that samples have, ascending, with how many have it; empty when samples have no length."""
-    largest_input: int | None = None
-    """The largest value of integer inputs, if they are integers."""
-    largest_target: int | None = None
-    """The same of integer targets."""
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The smallest and the largest number of each part of a sample that holds whole numbers, such as `inputs.words`; a
+    single part has no name."""
     sequences: tuple[str, ...] = ()
     """The parts of a sample that are as long as it is, such as `inputs.words`; a single part has no name."""
     rows_path: str = ""
     """Where the longest samples are kept."""
+    more: bool = False
+    """Are there more than were read, and nobody knows how many? Then `samples` are those that were read."""
 
     @property
     def all_read(self) -> bool:
-        return self.read == self.samples
+        return self.read == self.samples and not self.more
 
     def percentile(self, percent: float) -> int:
         """The smallest length that this share of the samples does not exceed."""

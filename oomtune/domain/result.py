@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from oomtune.domain.search import Budget, Candidate, Kind, Lane, _Word
+from oomtune.domain.search import Budget, Candidate, Kind, Lane, Word
 from oomtune.domain.spec import Device, ProbeSpec
 from oomtune.domain.trial import TrialError, TrialRecord
 
 
-class Verdict(_Word):
+class Verdict(Word):
     TUNED = "tuned"
     STOPPED = "stopped"
     NOTHING_FITS = "nothing_fits"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
+
+    @property
+    def exit_code(self) -> int:
+        return {"tuned": 0, "nothing_fits": 3, "failed": 6, "stopped": 7, "interrupted": 130}[self.value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +74,8 @@ class ProbeResult:
     budget: Budget
     records: tuple[TrialRecord, ...]
     best: Fit | None = None
+    refused_precisions: dict[str, str] = field(default_factory=dict)
+    """The precisions in which the loss did not stay a number, and what was seen."""
     frontier: tuple[FrontierPoint, ...] = ()
     buckets: Buckets | None = None
     next_larger: tuple[Candidate, Kind] | None = None
@@ -79,3 +87,34 @@ class ProbeResult:
     tuned_path: str | None = None
     ledger_path: str | None = None
     notices: tuple[str, ...] = ()
+    probed_at: str = ""
+    """When the search ended, in UTC."""
+
+    @property
+    def remat_slowdown(self) -> float | None:
+        """How many times longer a sample takes than without rematerialisation. It is measured with the largest batch
+        that was timed without and the nearest with; None where none are near, or there is nothing to compare."""
+        if self.best is None or self.best.candidate.remat == "none":
+            return None
+        lane = self.best.candidate.lane
+        without, with_it = _sample_ms(self.records, replace(lane, remat="none")), _sample_ms(self.records, lane)
+        if not without or not with_it:
+            return None
+        largest = max(without)
+        nearest = min(with_it, key=lambda batch: abs(math.log(batch / largest)))
+        # A sample of a much larger batch takes less time, whatever else is done.
+        return with_it[nearest] / without[largest] if 0.5 <= nearest / largest <= 2 else None
+
+
+def _sample_ms(records: Iterable[TrialRecord], lane: Lane) -> dict[int, float]:
+    """What a sample took in a lane, for each batch that ran there; of several runs the quickest."""
+    found: dict[int, float] = {}
+    for record in records:
+        outcome, candidate = record.outcome, record.trial.candidate
+        if candidate.lane == lane and not record.trial.buckets:
+            ran = [(point.batch_size, point.step_ms) for point in outcome.points]
+            if outcome.kind is Kind.FITS and outcome.step_ms and not ran:
+                ran = [(candidate.batch_size, outcome.step_ms)]
+            for batch, step_ms in ran:
+                found[batch] = min(step_ms / batch, found.get(batch, math.inf))
+    return found

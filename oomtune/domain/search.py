@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class _Word(str, Enum):
+class Word(str, Enum):
     """A closed set of words that read as themselves in JSON, YAML and messages."""
 
     def __str__(self) -> str:
         return str(self.value)
 
 
-class Purpose(_Word):
+class Purpose(Word):
     CALIBRATE = "calibrate"
     SEARCH = "search"
     CONFIRM = "confirm"
 
 
-class Kind(_Word):
+class Kind(Word):
     FITS = "fits"
     DEVICE_OOM = "device_oom"
     HOST_OOM = "host_oom"
@@ -29,7 +29,7 @@ class Kind(_Word):
     CRASH = "crash"
 
 
-class Stage(_Word):
+class Stage(Word):
     BUILD = "build"
     DATA = "data"
     WARMUP = "warmup"
@@ -38,7 +38,7 @@ class Stage(_Word):
     DONE = "done"
 
 
-class Objective(_Word):
+class Objective(Word):
     TOKENS = "tokens"
     BATCH_SIZE = "batch_size"
     SEQUENCE_LENGTH = "sequence_length"
@@ -51,9 +51,12 @@ def is_half(precision: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
+    """`remat` is `none`, `full` or patterns of layer names with commas between; an optimizer of None is the spec's."""
+
     sequence_length: int | None
     precision: str
     remat: str = "none"
+    optimizer: str | None = None
 
     @property
     def half(self) -> bool:
@@ -62,12 +65,22 @@ class Lane:
 
     def at(self, batch_size: int) -> Candidate:
         return Candidate(
-            batch_size=batch_size, sequence_length=self.sequence_length, precision=self.precision, remat=self.remat
+            batch_size=batch_size,
+            sequence_length=self.sequence_length,
+            precision=self.precision,
+            remat=self.remat,
+            optimizer=self.optimizer,
         )
+
+    @property
+    def kind(self) -> tuple[str, str | None]:
+        """What sets lanes so far apart that the memory of one says nothing of the other's."""
+        return self.remat, self.optimizer
 
     def __str__(self) -> str:
         length = f"sequence {self.sequence_length}, " if self.sequence_length is not None else ""
-        return f"{length}{self.precision}" + (f", remat {self.remat}" if self.remat != "none" else "")
+        remat = f", remat {self.remat}" if self.remat != "none" else ""
+        return f"{length}{self.precision}{remat}{f', {self.optimizer}' if self.optimizer else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +89,16 @@ class Candidate:
     sequence_length: int | None = None
     precision: str = "float32"
     remat: str = "none"
+    optimizer: str | None = None
 
     @property
     def lane(self) -> Lane:
-        return Lane(sequence_length=self.sequence_length, precision=self.precision, remat=self.remat)
+        return Lane(
+            sequence_length=self.sequence_length,
+            precision=self.precision,
+            remat=self.remat,
+            optimizer=self.optimizer,
+        )
 
     @property
     def tokens(self) -> int:
@@ -92,12 +111,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """What may be tried, and what counts as better. Axes ascend; precisions are most preferred first."""
+    """What may be tried, and what counts as better. Sizes ascend; precisions and optimizers are most preferred
+    first, and a later optimizer is for when nothing fits with those before it."""
 
     batch_sizes: Sequence[int]
     sequence_lengths: tuple[int, ...] | None = None
     precisions: tuple[str, ...] = ("float32",)
     remats: tuple[str, ...] = ("none",)
+    optimizers: tuple[str | None, ...] = (None,)
+    effective_batch_size: int | None = None
+    """What micro-batches are to add up to."""
     objective: Objective = Objective.TOKENS
     resolution: float = 0.02
     every_lane: bool = False
@@ -112,7 +135,8 @@ class SearchSpace:
         """Every lane, most preferred first: the longest sequence, then the precision listed first."""
         lengths: Sequence[int | None] = (None,) if self.sequence_lengths is None else self.sequence_lengths[::-1]
         return [
-            Lane(sequence_length=length, precision=precision, remat=remat)
+            Lane(sequence_length=length, precision=precision, remat=remat, optimizer=optimizer)
+            for optimizer in self.optimizers
             for length in lengths
             for precision in self.precisions
             for remat in self.remats

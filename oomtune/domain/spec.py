@@ -57,6 +57,8 @@ class ModelSpec:
     application: Application | None = None
     train_step: str | None = None
     script: Script | None = None
+    gru_for_lstm: bool = False
+    """With a GRU in place of each LSTM? No spec says so: it is how an explanation measures that."""
 
     @property
     def trains_itself(self) -> bool:
@@ -64,9 +66,26 @@ class ModelSpec:
         return self.train_step is not None or self.script is not None
 
 
+def runs_users_code(model: ModelSpec, dataset: DatasetSpec) -> bool:
+    """Is code of the user's own run in a trial?"""
+    named = (model.builder, model.train_step, model.script, dataset.python)
+    own_layers = any(_is_own(layer.class_name, layer.config) for layer in model.layers)
+    return any(name is not None for name in named) or model.allow_code or own_layers
+
+
+def _is_own(name: str, config: Any) -> bool:
+    """Is this layer, or one inside it, a class in a module?"""
+    inside = [config.get(key) for key in LAYERS_INSIDE] if isinstance(config, dict) else []
+    layers = [one for entry in inside for one in (entry if isinstance(entry, list) else [entry])]
+    named = [next(iter(one.items())) if isinstance(one, dict) else (str(one), None) for one in layers if one]
+    return ":" in name or any(_is_own(*one) for one in named)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSpec:
     optimizer: str | ClassConfig = "adam"
+    optimizer_choices: tuple[tuple[str, str | ClassConfig], ...] = ()
+    """What the names of a search's optimizers stand for."""
     loss: str | ClassConfig | None = None
     metrics: tuple[str | ClassConfig, ...] = ()
     jit_compile: bool | None = None
@@ -75,6 +94,10 @@ class TrainingSpec:
     validation_batch_size: int | None = None
     """None is the batch size under trial; 0 is no validation."""
     run_eagerly: bool = False
+
+    def optimizer_of(self, candidate: Candidate) -> str | ClassConfig:
+        """The optimizer that a candidate trains with."""
+        return self.optimizer if candidate.optimizer is None else dict(self.optimizer_choices)[candidate.optimizer]
 
     def accumulation_steps(self, batch_size: int) -> int:
         """How many batches of this size make up at least the effective batch size."""
@@ -100,6 +123,7 @@ class DeviceRequest:
     like: str | None = None
     headroom: float = 0.05
     allocator: Literal["default", "cuda_malloc_async"] = "default"
+    memory_growth: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +134,8 @@ class Device:
     name: str
     index: int = 0
     allocator: Literal["default", "cuda_malloc_async"] = "default"
+    memory_growth: bool = False
+    """Does a card's memory grow as it is used, instead of being taken up to the limit?"""
     stands_in_for: str | None = None
 
 
@@ -127,5 +153,8 @@ class ProbeSpec:
     length_percentiles: tuple[float, ...] = ()
     """Of the data's lengths; what they are in tokens is known once the data was read."""
     length_multiple_of: int = 1
+    min_sequence_length: int = 1
+    """The shortest sequence that is of use."""
+    min_batch_size: int = 1
     scan: Scan | None = None
     """What the data is like, once it was read."""

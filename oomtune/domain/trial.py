@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oomtune.domain.anatomy import Anatomy
 from oomtune.domain.data import DatasetSpec, Scan, TensorSpec
+from oomtune.domain.finding import AllocatorState, Finding
 from oomtune.domain.search import Budget, Candidate, Kind, Purpose, Stage
 from oomtune.domain.spec import Device, ModelSpec, TrainingSpec, TrialSettings
 
@@ -20,6 +22,10 @@ class Trial:
     buckets: tuple[tuple[int, int], ...] = ()
     for_buckets: bool = False
     """Is it run for the sake of buckets? Then the answer does not depend on it."""
+    every_size: bool = False
+    """Is no size of the climb to be left out?"""
+    dissected: bool = False
+    """Is it to be told what memory holds at the peak? Steps take longer then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +86,9 @@ class Point:
     step_ms: float
 
 
+FRAGMENTATION = "fragmentation"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialError:
     """Why a trial did not fit, in words for the user."""
@@ -89,6 +98,10 @@ class TrialError:
     hint: str = ""
     where: str = ""
     traceback: str = ""
+
+    @property
+    def is_fragmentation(self) -> bool:
+        return self.code == FRAGMENTATION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +127,11 @@ class Reply:
     batch_size: int | None = None
     """The size being run when the reply was made; a calibrating trial has several."""
     jit_compile: bool | None = None
+    parameters: int | None = None
     validated: bool = False
+    anatomy: Anatomy | None = None
+    findings: tuple[Finding, ...] = ()
+    allocator: AllocatorState | None = None
     error: RaisedError | None = None
 
 
@@ -132,8 +149,14 @@ class Outcome:
     failed_batch_size: int | None = None
     """The size at which it ended, when that was not a fit."""
     leak_bytes_per_step: int = 0
+    findings: tuple[Finding, ...] = ()
+    allocator: AllocatorState | None = None
+    """Its state when it found no room, where that is known."""
     jit_compile: bool | None = None
+    parameters: int | None = None
     validated: bool = False
+    anatomy: Anatomy | None = None
+    """What memory held at the peak, when that was asked."""
     duration_s: float = 0.0
     error: TrialError | None = None
 
@@ -143,3 +166,15 @@ class TrialRecord:
     number: int
     trial: Trial
     outcome: Outcome
+
+    @property
+    def ended_at(self) -> Candidate:
+        """The candidate that its ending is of: a climb ends at another size than it began with."""
+        candidate = self.trial.candidate
+        return candidate.lane.at(self.outcome.failed_batch_size or candidate.batch_size)
+
+    @property
+    def refuses_precision(self) -> bool:
+        """Did the loss not stay a number in half precision? Under float32 that is no matter of precision."""
+        error = self.outcome.error
+        return error is not None and error.code == "loss_not_finite" and self.trial.candidate.lane.half

@@ -2,25 +2,60 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from oomtune import __version__
-from oomtune.domain import Buckets, Candidate, Point, ProbeResult, Scan, TrialError, TrialRecord
-from oomtune.errors import OomtuneError, SpecProblem
+from oomtune.domain import (
+    Buckets,
+    Candidate,
+    Device,
+    FrontierPoint,
+    Outcome,
+    Point,
+    ProbeResult,
+    Scan,
+    TrialError,
+    TrialRecord,
+)
+from oomtune.errors import INTERRUPTED, OomtuneError, SpecProblem
+from oomtune.report.findings import findings
 from oomtune.report.model import LengthRow, length_rows
 
 FORMAT = 1
 
 
-def probe_document(result: ProbeResult, exit_code: int) -> dict[str, Any]:
+def json_document(
+    command: str, exit_code: int, verdict: str, entries: Mapping[str, Any], error: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What a command found, between what every document begins and ends with. The exit code is the process's own."""
+    head = {
+        "format": FORMAT,
+        "oomtune": __version__,
+        "command": command,
+        "exit_code": exit_code,
+        "verdict": verdict,
+    }
+    return {**head, **entries, "error": error}
+
+
+def probe_document(result: ProbeResult) -> dict[str, Any]:
+    entries = {**_answer(result), **_evidence(result), **_circumstances(result)}
+    problem = None if result.problem is None else problem_document(result.problem)
+    return json_document("probe", result.verdict.exit_code, result.verdict.value, entries, problem)
+
+
+def report_document(result: ProbeResult) -> dict[str, Any]:
+    """The same of a probe that is shown again: `report` itself ends well, however the probe did."""
+    shown = {"command": "report", "exit_code": 0, "probe_exit_code": result.verdict.exit_code}
+    return {**probe_document(result), **shown}
+
+
+def _answer(result: ProbeResult) -> dict[str, Any]:
     best = result.best
     confirm = best.confirmed_by.outcome if best and best.confirmed_by else None
     return {
-        "format": FORMAT,
-        "oomtune": __version__,
-        "command": "probe",
-        "exit_code": exit_code,
-        "verdict": result.verdict.value,
         "best": candidate_document(best.candidate) if best else None,
         "confirmed": confirm is not None,
         "memory": {
@@ -31,36 +66,78 @@ def probe_document(result: ProbeResult, exit_code: int) -> dict[str, Any]:
         "throughput": {
             "step_ms": best.confirmed_step_ms if best else None,
             "samples_per_second": best.samples_per_second if best else None,
+            "remat_slowdown": result.remat_slowdown,
         },
         "leak_bytes_per_step": confirm.leak_bytes_per_step if confirm else 0,
+        "findings": [dataclasses.asdict(finding) for finding in findings(result)],
+        "refused_precisions": dict(result.refused_precisions),
+    }
+
+
+def _evidence(result: ProbeResult) -> dict[str, Any]:
+    """What the answer stands on."""
+    return {
         "trials": [trial_document(record) for record in result.records],
         "new_trials": result.new_trials,
-        "frontier": [
-            {
-                "precision": point.lane.precision,
-                "sequence_length": point.lane.sequence_length,
-                "remat": point.lane.remat,
-                "batch_size": point.batch_size,
-                "certainty": "run",
-                "edge_known": point.edge_known,
-            }
-            for point in result.frontier
-        ],
+        "frontier": [_frontier_document(point) for point in result.frontier],
         "buckets": None if result.buckets is None else _buckets_document(result.buckets),
         "dataset": None if result.spec.scan is None else _scan_document(result.spec.scan, length_rows(result)),
+    }
+
+
+def _circumstances(result: ProbeResult) -> dict[str, Any]:
+    """Where it ran, and where it is written."""
+    return {
         "tuned_path": result.tuned_path,
         "ledger_path": result.ledger_path,
-        "environment": {
-            **result.environment,
-            "device": {
-                "kind": result.device.kind,
-                "name": result.device.name,
-                "stands_in_for": result.device.stands_in_for,
-            },
-        },
+        "environment": {**result.environment, "device": device_document(result.device)},
         "notices": list(result.notices),
-        "error": None if result.problem is None else _problem_document(result.problem),
     }
+
+
+# A command that ended before it had a result has all its keys nonetheless.
+_NO_PROBE: dict[str, Any] = {
+    "best": None,
+    "confirmed": False,
+    "memory": {"limit_bytes": None, "budget_bytes": None, "peak_bytes": None},
+    "throughput": {"step_ms": None, "samples_per_second": None, "remat_slowdown": None},
+    "leak_bytes_per_step": 0,
+    "findings": [],
+    "refused_precisions": {},
+    "trials": [],
+    "new_trials": 0,
+    "frontier": [],
+    "buckets": None,
+    "dataset": None,
+    "tuned_path": None,
+    "ledger_path": None,
+    "environment": {},
+    "notices": [],
+}
+
+_NO_CHECK: dict[str, Any] = {
+    "best": None,
+    "memory": dict.fromkeys(
+        ("limit_bytes", "budget_bytes", "peak_bytes", "expected_peak_bytes", "growth", "tolerance")
+    ),
+    "throughput": {"step_ms": None},
+    "outcome": None,
+    "certainty": None,
+    "changes": [],
+    "spec_diff": [],
+    "updated": None,
+    "device": None,
+    "notices": [],
+    "message": "",
+    "hint": "",
+}
+_NO_RESULT = {"probe": _NO_PROBE, "check": _NO_CHECK}
+
+
+def error_document(command: str, exit_code: int, error: OomtuneError) -> dict[str, Any]:
+    verdict = "failed" if exit_code != INTERRUPTED else "interrupted"
+    said = {"code": error.code, "message": error.message, "hint": error.hint, "where": _where(error)}
+    return json_document(command, exit_code, verdict, _NO_RESULT.get(command, {}), said)
 
 
 def _buckets_document(buckets: Buckets) -> dict[str, Any]:
@@ -84,29 +161,25 @@ def _scan_document(scan: Scan, rows: list[LengthRow]) -> dict[str, Any]:
     }
 
 
-def error_document(command: str, exit_code: int, error: OomtuneError) -> dict[str, Any]:
+def _where(error: OomtuneError) -> str:
+    return error.problems[0].where if isinstance(error, SpecProblem) else error.where
+
+
+def _frontier_document(point: FrontierPoint) -> dict[str, Any]:
+    lane = point.lane
     return {
-        "format": FORMAT,
-        "oomtune": __version__,
-        "command": command,
-        "exit_code": exit_code,
-        "verdict": "failed" if exit_code != 130 else "interrupted",
-        "best": None,
-        "memory": None,
-        "throughput": None,
-        "trials": [],
-        "frontier": [],
-        "buckets": None,
-        "dataset": None,
-        "tuned_path": None,
-        "ledger_path": None,
-        "environment": {},
-        "error": {"code": error.code, "message": error.message, "hint": error.hint, "where": _where(error)},
+        "precision": lane.precision,
+        "sequence_length": lane.sequence_length,
+        "remat": lane.remat,
+        **({"optimizer": lane.optimizer} if lane.optimizer else {}),
+        "batch_size": point.batch_size,
+        "certainty": "run",
+        "edge_known": point.edge_known,
     }
 
 
-def _where(error: OomtuneError) -> str:
-    return error.problems[0].where if isinstance(error, SpecProblem) else error.where
+def device_document(device: Device) -> dict[str, Any]:
+    return {"kind": device.kind, "name": device.name, "stands_in_for": device.stands_in_for}
 
 
 def candidate_document(candidate: Candidate) -> dict[str, Any]:
@@ -115,6 +188,7 @@ def candidate_document(candidate: Candidate) -> dict[str, Any]:
         "sequence_length": candidate.sequence_length,
         "precision": candidate.precision,
         "remat": candidate.remat,
+        **({"optimizer": candidate.optimizer} if candidate.optimizer else {}),
     }
 
 
@@ -131,15 +205,20 @@ def trial_document(record: TrialRecord) -> dict[str, Any]:
         "step_ms": outcome.step_ms,
         "duration_s": round(outcome.duration_s, 3),
         "points": [_point_document(point) for point in outcome.points],
-        "error": None if outcome.error is None else _problem_document(outcome.error),
+        **({"findings": [dataclasses.asdict(found) for found in outcome.findings]} if outcome.findings else {}),
+        "error": None if outcome.error is None else problem_document(outcome.error) | _allocator_document(outcome),
     }
+
+
+def _allocator_document(outcome: Outcome) -> dict[str, Any]:
+    return {} if outcome.allocator is None else {"allocator": dataclasses.asdict(outcome.allocator)}
 
 
 def _point_document(point: Point) -> dict[str, Any]:
     return {"batch_size": point.batch_size, "peak_bytes": point.peak_bytes, "step_ms": point.step_ms}
 
 
-def _problem_document(problem: TrialError) -> dict[str, Any]:
+def problem_document(problem: TrialError) -> dict[str, Any]:
     return {
         "code": problem.code,
         "message": problem.message,

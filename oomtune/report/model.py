@@ -7,18 +7,22 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oomtune.domain import Buckets, Budget, Kind, ProbeResult, Purpose, Stage, TrialRecord
-from oomtune.units import format_bytes
+from oomtune.domain import (
+    Buckets,
+    Budget,
+    Candidate,
+    Kind,
+    ProbeResult,
+    Purpose,
+    TrainingSpec,
+    TrialRecord,
+)
+from oomtune.report.endings import Ending, outcome_words
+from oomtune.report.findings import fragmentation
+from oomtune.units import format_bytes, format_ms
 
 _MOST_LENGTHS = 12
 _MOST_BARS = 12
-_WORDS = {
-    Kind.FITS: "fits",
-    Kind.DEVICE_OOM: "out of memory",
-    Kind.HOST_OOM: "out of host memory",
-    Kind.TIMEOUT: "timed out",
-    Kind.CRASH: "failed",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,45 +63,65 @@ def trial_row(record: TrialRecord, budget: Budget) -> TrialRow:
     )
 
 
-def outcome_words(record: TrialRecord) -> str:
-    outcome = record.outcome
-    over = outcome.kind is Kind.DEVICE_OOM and outcome.stage is Stage.DONE
-    words = "over the headroom" if over else _WORDS[outcome.kind]
-    # A climb's own sizes fitted; the one it ended at did not.
-    return f"{outcome.failed_batch_size}: {words}" if outcome.points and outcome.failed_batch_size else words
-
-
 def answer_rows(result: ProbeResult) -> list[tuple[str, str]]:
     """The answer and what it stands on, as pairs of a name and a value."""
     best = result.best
     if best is None:
         return []
-    candidate = best.candidate
     confirm = best.confirmed_by.outcome if best.confirmed_by else None
     peak, step_ms = best.peak_bytes, best.confirmed_step_ms
-    steps = result.spec.training.accumulation_steps(candidate.batch_size)
-    rows = [("batch size", str(candidate.batch_size))]
-    if candidate.sequence_length is not None:
-        rows.append(("sequence length", str(candidate.sequence_length)))
-    rows.append(("precision", candidate.precision))
-    if result.buckets is not None:
-        rows.append(("buckets", _bucket_words(result, result.buckets)))
-    if steps > 1:
-        rows.append(("gradient accumulation", f"{steps} steps, effective batch {steps * candidate.batch_size}"))
+    rows = _settings(result, best.candidate)
     limit = result.budget.limit_bytes
     rows.append(("peak memory", f"{format_bytes(peak)} of {format_bytes(limit)} ({peak / limit:.0%})"))
     if step_ms:
-        rows.append(("step", f"{step_ms:.1f} ms, {best.samples_per_second:,.0f} samples a second"))
+        rows.append(("step", f"{format_ms(step_ms)}, {best.samples_per_second:,.0f} samples a second"))
     if confirm:
         validated = ", with validation" if confirm.validated else ""
         rows.append(("confirmed", f"{confirm.steps_run} steps in a fresh process{validated}"))
     else:
         rows.append(("confirmed", "no: the search was stopped first"))
-    if confirm and confirm.leak_bytes_per_step:
-        rows.append(("LEAK", f"memory grows by {format_bytes(confirm.leak_bytes_per_step)} a step"))
     rows.append(("next larger", _next_larger_words(result)))
     rows.append(("trials", f"{len(result.records)}, {result.new_trials} of them now"))
     return rows
+
+
+def _settings(result: ProbeResult, candidate: Candidate) -> list[tuple[str, str]]:
+    """What to train with."""
+    rows = [("batch size", str(candidate.batch_size))]
+    if candidate.sequence_length is not None:
+        rows.append(("sequence length", str(candidate.sequence_length)))
+    refused = "".join(f"; {name} refused: {said}" for name, said in result.refused_precisions.items())
+    rows.append(("precision", f"{candidate.precision}{refused}"))
+    if candidate.remat != "none":
+        rows.append(("rematerialisation", f"{candidate.remat}{_time_for_remat(result)}"))
+    if candidate.optimizer is not None:
+        skipped = result.spec.space.optimizers.index(candidate.optimizer)
+        listed = ", ".join(str(name) for name in result.spec.space.optimizers[:skipped])
+        rows.append(("optimizer", candidate.optimizer + (f"; nothing fits with {listed}" if listed else "")))
+    if result.buckets is not None:
+        rows.append(("buckets", _bucket_words(result, result.buckets)))
+    accumulation = _accumulation_words(result.spec.training, candidate.batch_size, result.buckets)
+    return rows + ([("gradient accumulation", accumulation)] if accumulation else [])
+
+
+def _time_for_remat(result: ProbeResult) -> str:
+    """What it costs in time, where that was seen."""
+    slowdown = result.remat_slowdown
+    if slowdown is None:
+        return ", at a cost in time that was not measured"
+    return f", {slowdown:.2f} times the time for a sample"
+
+
+def _accumulation_words(training: TrainingSpec, batch_size: int, buckets: Buckets | None) -> str:
+    """How micro-batches add up, and whether they do so exactly; empty when one is enough."""
+    asked, steps = training.effective_batch_size, training.accumulation_steps(batch_size)
+    if steps < 2:
+        return ""
+    reached = steps * batch_size
+    missed = "" if reached == asked else f", the nearest to {asked}: no near micro-batch that fits divides it"
+    sizes = buckets.batch_sizes if buckets else ()
+    varied = f"; in buckets from {steps * min(sizes)} to {steps * max(sizes)}" if sizes else ""
+    return f"{steps} steps, effective batch {reached}{missed}{varied}"
 
 
 def _bucket_words(result: ProbeResult, buckets: Buckets) -> str:
@@ -149,8 +173,8 @@ def _next_larger_words(result: ProbeResult) -> str:
     assert result.best is not None, "asked only when there is a best"
     if result.next_larger is not None:
         larger, kind = result.next_larger
-        words = "does not fit" if kind is Kind.DEVICE_OOM else _WORDS[kind]
-        return f"batch {larger.batch_size}: {words}"
+        words = "does not fit" if kind is Kind.DEVICE_OOM else Ending[kind.name].words
+        return f"batch {larger.batch_size}: {words}{' (fragmentation)' if fragmentation(result) else ''}"
     scan = result.spec.scan
     if scan is not None and result.best.candidate.batch_size == scan.samples:
         return "not searched: the data has no more samples"
@@ -174,6 +198,8 @@ def paste_lines(result: ProbeResult) -> list[str]:
     batched = "batch" if result.buckets is None else "bucketed"
     if model.train_step is not None:
         return [*lines, "dataset = oomtune.keras.batch(train, tuned)      # then your own loop"]
+    if result.best.candidate.remat != "none":
+        lines.append("oomtune.keras.rematerialise(model, tuned)        # your model, once it is made")
     return [
         *lines,
         "model.compile(**oomtune.keras.compile_args(tuned))",

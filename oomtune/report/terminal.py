@@ -11,7 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from oomtune.domain import Budget, ProbeResult, TrialRecord
-from oomtune.report.model import TrialRow, answer_rows, length_histogram, length_rows, paste_lines, trial_row
+from oomtune.report.findings import finding_rows
+from oomtune.report.lanes import apart_from_length
+from oomtune.report.model import (
+    TrialRow,
+    answer_rows,
+    length_histogram,
+    length_rows,
+    paste_lines,
+    trial_row,
+)
 from oomtune.units import format_seconds
 
 _BAR_WIDTH = 20
@@ -58,7 +67,7 @@ def answer(result: ProbeResult) -> RenderableType:
     table.add_column(style="bold")
     for name, value in answer_rows(result):
         table.add_row(name, escape(value))
-    parts: list[RenderableType] = [table]
+    parts: list[RenderableType] = [table, *_findings(result)]
     if len(result.frontier) > 1:
         parts += ["", _frontier(result)]
     if length_rows(result):
@@ -69,21 +78,29 @@ def answer(result: ProbeResult) -> RenderableType:
     return Group(*parts)
 
 
+def _findings(result: ProbeResult) -> list[RenderableType]:
+    """What will matter in longer training, each with its line and what to do."""
+    parts: list[RenderableType] = []
+    for row in finding_rows(result):
+        parts += ["", Text(row.message, style="red")]
+        parts += [Text(f"  {words}") for words in (row.where, row.hint) if words]
+    return parts
+
+
 def _frontier(result: ProbeResult) -> Table:
-    """The largest batch that ran, by sequence length and precision; `+` where a larger one may fit."""
-    precisions = [
-        name for name in result.spec.space.precisions if any(p.lane.precision == name for p in result.frontier)
-    ]
-    lengths = sorted({point.lane.sequence_length or 0 for point in result.frontier})
-    batch = {(point.lane.sequence_length or 0, point.lane.precision): point for point in result.frontier}
+    """The largest batch that ran, by sequence length and all else; `+` where a larger one may fit."""
+    columns = list(dict.fromkeys(apart_from_length(lane) for lane in result.spec.space.lanes()))
+    batch = {(point.lane.sequence_length or 0, apart_from_length(point.lane)): point for point in result.frontier}
+    columns = [name for name in columns if any(column == name for _, column in batch)]
+    lengths = sorted({length for length, _ in batch})
     table = Table(title="largest batch that ran", title_justify="left", box=box.SIMPLE_HEAD, header_style="dim")
     table.add_column("sequence", justify="right")
-    for precision in precisions:
-        table.add_column(precision, justify="right")
+    for column in columns:
+        table.add_column(escape(column), justify="right")
     for length in lengths:
         cells = []
-        for precision in precisions:
-            point = batch.get((length, precision))
+        for column in columns:
+            point = batch.get((length, column))
             cells.append("" if point is None else f"{point.batch_size}{'' if point.edge_known else '+'}")
         table.add_row(str(length or "-"), *cells)
     return table

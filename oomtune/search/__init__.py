@@ -4,8 +4,8 @@ Nothing here keeps state, reads a clock or touches a file, so resuming a probe i
 can be replayed exactly.
 """
 
+from oomtune.search.answer import best_fit, frontier, next_larger, refused_precisions
 from oomtune.search.buckets import buckets_found, next_trial_of_all
-from oomtune.search.evidence import best_fit, frontier, next_larger
 from oomtune.search.forecast import trials_ahead
 from oomtune.search.plan import next_trial
 
@@ -16,5 +16,6 @@ __all__ = [
     "next_larger",
     "next_trial",
     "next_trial_of_all",
+    "refused_precisions",
     "trials_ahead",
 ]

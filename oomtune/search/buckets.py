@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from oomtune.domain import Buckets, Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Trial, TrialRecord
+from oomtune.search.answer import best_fit
 from oomtune.search.axis import last_up_to
-from oomtune.search.evidence import best_fit
 from oomtune.search.plan import next_trial
 
 # Boundaries are multiples of this, as hardware likes its shapes, or of twice as much and so on for long samples.
@@ -146,6 +146,8 @@ def _only(space: SearchSpace, candidate: Candidate, edge: int) -> SearchSpace:
         sequence_lengths=(edge,),
         precisions=(candidate.precision,),
         remats=(candidate.remat,),
+        optimizers=(candidate.optimizer,),
+        effective_batch_size=None,
         objective=Objective.BATCH_SIZE,
         every_lane=False,
     )

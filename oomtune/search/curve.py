@@ -51,7 +51,7 @@ def borrow_line(lane: Lane, lines: Mapping[Lane, Line], budget_bytes: int) -> Lo
     """What the lanes run so far say of one that has not been."""
     by_precision: dict[str, dict[int, Line]] = {}
     for other, line in _with_one_fixed_part(lines, budget_bytes).items():
-        if other != lane and other.remat == lane.remat:
+        if other != lane and other.kind == lane.kind:
             by_precision.setdefault(other.precision, {})[_length(other)] = line
     kin = by_precision.pop(lane.precision, {})
     guide = max(by_precision.items(), key=lambda known: len(known[1]), default=None)

@@ -7,9 +7,17 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from oomtune.domain import Budget, Candidate, Fit, FrontierPoint, Kind, Lane, Purpose, SearchSpace, Stage, TrialRecord
+from oomtune.domain import (
+    Budget,
+    Candidate,
+    Kind,
+    Lane,
+    Purpose,
+    SearchSpace,
+    Stage,
+    TrialRecord,
+)
 from oomtune.search.line import rising_line
-from oomtune.search.objective import rank
 
 # In a lane where nothing has run in a process of its own, this many times the size at which a climb ended may yet fit.
 _DOUBTED = 1.1
@@ -100,7 +108,7 @@ def lane_views(
 ) -> dict[Lane, LaneView]:
     """Every lane of the space, in order of preference, with what history says of it; then the lanes beside it."""
     by_lane: dict[Lane, list[TrialRecord]] = {}
-    for record in _for_the_answer(history):
+    for record in for_the_answer(history):
         by_lane.setdefault(record.trial.candidate.lane, []).append(record)
     failed = {lane: _failed(records) for lane, records in by_lane.items()}
     return {
@@ -111,7 +119,7 @@ def lane_views(
     }
 
 
-def _for_the_answer(history: Sequence[TrialRecord]) -> list[TrialRecord]:
+def for_the_answer(history: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Without the trials for buckets: an answer that is confirmed stays what it is while these are searched."""
     return [record for record in history if not record.trial.for_buckets]
 
@@ -120,14 +128,10 @@ def _failed(records: Sequence[TrialRecord]) -> dict[int, Kind]:
     """The batches that did not fit, whatever bounded them. A crash is not among them: it is no matter of size; nor
     is the size at which a climb ended: it had no process of its own."""
     return {
-        _failed_batch(record): record.outcome.kind
+        record.ended_at.batch_size: record.outcome.kind
         for record in records
         if record.outcome.kind in (Kind.DEVICE_OOM, Kind.HOST_OOM, Kind.TIMEOUT) and not record.outcome.points
     }
-
-
-def _failed_batch(record: TrialRecord) -> int:
-    return record.outcome.failed_batch_size or record.trial.candidate.batch_size
 
 
 def _view(
@@ -145,10 +149,10 @@ def _view(
     climbed: dict[int, int] = {}
     for record in records:
         ran = climbed if record.outcome.points else alone
-        for candidate, peak_bytes, _ in _measured(record, failed):
+        for candidate, peak_bytes, _ in measured(record, failed):
             fits[candidate.batch_size] = peak_bytes
             ran[candidate.batch_size] = max(peak_bytes, ran.get(candidate.batch_size, 0))
-        batch = _failed_batch(record)
+        batch = record.ended_at.batch_size
         over = record.outcome.stage is Stage.DONE and record.outcome.kind is Kind.DEVICE_OOM
         if over and (not record.outcome.points or (batch == climb_end and not refuted)):
             ran[batch] = max(record.outcome.peak_bytes or 0, ran.get(batch, 0))
@@ -191,7 +195,7 @@ def _best_known(alone: Mapping[int, int], climbed: Mapping[int, int]) -> dict[in
 
 def _climb_end(records: Sequence[TrialRecord]) -> int | None:
     climbs = [record for record in records if record.outcome.points and record.outcome.kind is not Kind.FITS]
-    return min((_failed_batch(record) for record in climbs), default=None)
+    return min((record.ended_at.batch_size for record in climbs), default=None)
 
 
 def _has_room(records: Sequence[TrialRecord], batch: int, budget: Budget) -> bool:
@@ -212,44 +216,14 @@ def _ceiling(lane: Lane, failed: Mapping[Lane, dict[int, Kind]]) -> int | None:
         min(batches)
         for other, batches in failed.items()
         if batches
-        and (other.precision, other.remat) == (lane.precision, lane.remat)
+        and (other.precision, other.kind) == (lane.precision, lane.kind)
         and other.sequence_length is not None
         and other.sequence_length < lane.sequence_length
     ]
     return min(walls, default=None)
 
 
-def all_fits(history: Sequence[TrialRecord]) -> Iterator[Fit]:
-    """Every candidate that ran and fitted and never failed, once, as the first run that showed it saw it."""
-    history = _for_the_answer(history)
-    failed = {
-        record.trial.candidate.lane.at(_failed_batch(record))
-        for record in history
-        if record.outcome.kind is not Kind.FITS and not record.outcome.points
-    }
-    confirmed = {
-        record.trial.candidate: record
-        for record in history
-        if record.trial.purpose is Purpose.CONFIRM and record.outcome.kind is Kind.FITS
-    }
-    seen = set(failed)
-    by_lane: dict[Lane, list[int]] = {}
-    for candidate in failed:
-        by_lane.setdefault(candidate.lane, []).append(candidate.batch_size)
-    for record in history:
-        for candidate, peak_bytes, step_ms in _measured(record, by_lane.get(record.trial.candidate.lane, ())):
-            if candidate not in seen:
-                seen.add(candidate)
-                yield _fit(candidate, peak_bytes, step_ms, confirmed.get(candidate))
-
-
-def _fit(candidate: Candidate, peak_bytes: int, step_ms: float | None, confirm: TrialRecord | None) -> Fit:
-    if confirm is not None and confirm.outcome.peak_bytes is not None:
-        peak_bytes = confirm.outcome.peak_bytes
-    return Fit(candidate=candidate, peak_bytes=peak_bytes, step_ms=step_ms, confirmed_by=confirm)
-
-
-def _measured(record: TrialRecord, failed: Collection[int]) -> Iterator[tuple[Candidate, int, float | None]]:
+def measured(record: TrialRecord, failed: Collection[int]) -> Iterator[tuple[Candidate, int, float | None]]:
     """What a record shows to fit. A climb's sizes near one that failed in a process of its own are not among it."""
     outcome = record.outcome
     doubtful = _SHAKEN * min(failed, default=math.inf)
@@ -259,33 +233,3 @@ def _measured(record: TrialRecord, failed: Collection[int]) -> Iterator[tuple[Ca
         yield record.trial.candidate.lane.at(point.batch_size), point.peak_bytes, point.step_ms
     if outcome.kind is Kind.FITS and outcome.peak_bytes is not None and record.trial.purpose is not Purpose.CALIBRATE:
         yield record.trial.candidate, outcome.peak_bytes, outcome.step_ms
-
-
-def best_fit(space: SearchSpace, history: Sequence[TrialRecord]) -> Fit | None:
-    """The best by the objective of all that ran and fitted."""
-    lanes = set(space.lanes())
-    fits = [fit for fit in all_fits(history) if fit.candidate.lane in lanes]
-    return max(fits, key=lambda fit: rank(space, fit), default=None)
-
-
-def frontier(space: SearchSpace, history: Sequence[TrialRecord], budget: Budget) -> tuple[FrontierPoint, ...]:
-    """The largest batch that ran and fitted in each lane that was tried."""
-    return tuple(
-        FrontierPoint(lane=lane, batch_size=view.low, edge_known=view.known(space.resolution))
-        for lane, view in lane_views(space, history, budget).items()
-        if view.low is not None
-    )
-
-
-def next_larger(
-    space: SearchSpace, history: Sequence[TrialRecord], best: Candidate, budget: Budget
-) -> tuple[Candidate, Kind] | None:
-    """The smallest batch above the best, in its lane, that was run and did not fit."""
-    view = lane_views(space, history, budget).get(best.lane)
-    if view is None:
-        return None
-    ended = dict(view.failed)
-    if view.wall is not None:
-        ended.setdefault(view.wall, Kind.DEVICE_OOM)
-    larger = [batch for batch in ended if batch > best.batch_size]
-    return (best.lane.at(min(larger)), ended[min(larger)]) if larger else None

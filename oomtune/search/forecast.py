@@ -19,10 +19,10 @@ from oomtune.domain import (
     Trial,
     TrialRecord,
 )
+from oomtune.search.buckets import next_trial_of_all
 from oomtune.search.curve import borrow_line, lane_lines
 from oomtune.search.evidence import lane_views
 from oomtune.search.line import Line, line_from_one
-from oomtune.search.plan import next_trial
 
 _MOST_TRIALS = 60
 # Playing the search through more lanes than this would take longer than it is worth to know.
@@ -47,23 +47,31 @@ def _play(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], ch
     lines = _imagined(space, budget, history, chance)
     played = list(history)
     ahead: list[Purpose] = []
-    while len(ahead) < _MOST_TRIALS and (trial := next_trial(space, budget, played)) is not None:
-        outcome = _outcome(trial, lines[trial.candidate.lane], budget, chance)
+    while len(ahead) < _MOST_TRIALS and (trial := next_trial_of_all(space, budget, played)) is not None:
+        lane = trial.candidate.lane
+        if lane not in lines:  # a bucket's: they are known when the answer is
+            lines |= _imagined(space, budget, played, chance, beside=[lane])
+        outcome = _outcome(trial, lines[lane], budget, chance)
         played.append(TrialRecord(number=len(played) + 1, trial=trial, outcome=outcome))
         ahead.append(trial.purpose)
     return ahead
 
 
 def _imagined(
-    space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], chance: Random
+    space: SearchSpace,
+    budget: Budget,
+    history: Sequence[TrialRecord],
+    chance: Random,
+    beside: Sequence[Lane] = (),
 ) -> dict[Lane, Line | None]:
     """A line for every lane that what is known leaves possible. Where lanes know one only from others, all of one
     precision lie to the same side of what is expected."""
-    views = lane_views(space, history, budget)
+    views = lane_views(space, history, budget, beside)
     known = lane_lines(views, budget.budget_bytes, space.resolution)
     sides = {lane.precision: chance.uniform(-1, 1) for lane in views}
     lines: dict[Lane, Line | None] = {}
-    for lane, view in views.items():
+    for lane in beside or views:
+        view = views[lane]
         loan = None if lane in known else borrow_line(lane, known, budget.budget_bytes)
         line = known.get(lane) or line_from_one(view.peaks, loan.expected if loan else None)
         off = 0.0 if lane in known else chance.gauss(0, _LANE_NOISE)

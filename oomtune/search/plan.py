@@ -8,14 +8,16 @@ failed confirm is one more line of history.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from oomtune.domain import Budget, Fit, Lane, Objective, Purpose, SearchSpace, Trial, TrialRecord
+from oomtune.search.accumulation import may_fit_whole
+from oomtune.search.answer import all_fits, largest_fit, refused_precisions, wanted_answer
 from oomtune.search.axis import first_from, settled
 from oomtune.search.cost import full_length_pays
 from oomtune.search.curve import Loan, borrow_line, lane_lines
-from oomtune.search.evidence import LaneView, best_fit, lane_views
+from oomtune.search.evidence import LaneView, lane_views
 from oomtune.search.line import Line, line_from_one
 from oomtune.search.objective import batch_to_beat
 from oomtune.search.step import next_batch
@@ -66,8 +68,28 @@ def next_trial(
 
     The lanes `beside` the space are not searched; what ran in them tells of those that are.
     """
+    for part in _parts(space, history):
+        trial = _next_in(part, budget, history, beside)
+        if trial is not None or largest_fit(part, history) is not None:
+            return trial
+    return None
+
+
+def _parts(space: SearchSpace, history: Sequence[TrialRecord]) -> Iterator[SearchSpace]:
+    """The space of one optimizer after the other, without the precisions that were refused."""
+    refused = refused_precisions(history)
+    precisions = tuple(precision for precision in space.precisions if precision not in refused)
+    if precisions:
+        for optimizer in space.optimizers:
+            yield replace(space, precisions=precisions, optimizers=(optimizer,))
+
+
+def _next_in(
+    space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], beside: Sequence[Lane]
+) -> Trial | None:
+    """The same, where nothing is left of the space but what may be the answer."""
     views = lane_views(space, history, budget)
-    best = best_fit(space, history)
+    best = largest_fit(space, history)
     known = lane_views(space, history, budget, beside) if beside else views
     contenders = _contenders(space, budget, views, best, lane_lines(known, budget.budget_bytes, space.resolution))
     if contenders:
@@ -80,9 +102,28 @@ def next_trial(
         smaller = _smaller_batch(space, views)
         if smaller is not None:
             return smaller
-    if best is None or best.confirmed_by is not None:
+    if best is None:
         return None
-    return Trial(purpose=Purpose.CONFIRM, candidate=best.candidate)
+    return _in_one_piece(space, budget, views[best.candidate.lane], history) or _confirmation(space, history, best)
+
+
+def _in_one_piece(space: SearchSpace, budget: Budget, view: LaneView, history: Sequence[TrialRecord]) -> Trial | None:
+    """The effective batch itself, which may fit beyond the lane's edge because it is no micro-batch."""
+    whole = space.effective_batch_size
+    if whole is None or whole not in space.batch_sizes or whole in view.fits or whole in view.failed:
+        return None
+    parameters = next((record.outcome.parameters for record in history if record.outcome.parameters), None)
+    if not may_fit_whole(whole, view.peaks, parameters, budget.budget_bytes):
+        return None
+    return Trial(purpose=Purpose.CONFIRM, candidate=view.lane.at(whole))
+
+
+def _confirmation(space: SearchSpace, history: Sequence[TrialRecord], best: Fit) -> Trial | None:
+    """The run that is still to prove the answer; None when it has."""
+    wanted = wanted_answer(space, history, best.candidate)
+    if any(fit.candidate == wanted and fit.confirmed_by is not None for fit in all_fits(history)):
+        return None
+    return Trial(purpose=Purpose.CONFIRM, candidate=wanted)
 
 
 def _contenders(
@@ -175,6 +216,8 @@ def _by_batch(contenders: list[_Contender], best: Fit | None) -> _Contender:
 def _may_answer(contender: _Contender, trial: Trial, space: SearchSpace, history: Sequence[TrialRecord]) -> bool:
     """In the last lane in question a trial may give the answer: is it run as long as an answer must be?"""
     if trial.purpose is Purpose.CALIBRATE or space.objective is Objective.THROUGHPUT:
+        return False
+    if wanted_answer(space, history, trial.candidate) != trial.candidate:
         return False
     batch = trial.candidate.batch_size
     return contender.view.closes(batch, space.resolution) or full_length_pays(space, history, batch)

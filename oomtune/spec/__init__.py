@@ -1,8 +1,18 @@
 """The border: YAML text in, `ProbeSpec` out. Past here there are no dictionaries with optional keys."""
 
 from oomtune.spec.dataset import data_files
-from oomtune.spec.loader import LoadedSpec, load_spec
+from oomtune.spec.loader import LoadedSpec, digest_of, load_spec
 from oomtune.spec.model import named_modules
 from oomtune.spec.schema import json_schema
+from oomtune.spec.text import Document, read_document
 
-__all__ = ["LoadedSpec", "data_files", "json_schema", "load_spec", "named_modules"]
+__all__ = [
+    "Document",
+    "LoadedSpec",
+    "data_files",
+    "digest_of",
+    "json_schema",
+    "load_spec",
+    "named_modules",
+    "read_document",
+]

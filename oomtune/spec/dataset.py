@@ -105,6 +105,11 @@ def dataset_spec(dataset: schema.Dataset) -> domain.DatasetSpec:
     )
 
 
+def _each(convert: Callable[[Any], _Data], entries: Any) -> _Data | dict[str, _Data]:
+    """Of one entry, or of each of several by their names."""
+    return {name: convert(entry) for name, entry in entries.items()} if isinstance(entries, dict) else convert(entries)
+
+
 def _if_set(convert: Callable[[_Section], _Data], section: _Section | None) -> _Data | None:
     return None if section is None else convert(section)
 
@@ -175,13 +180,11 @@ def _paths(path: str | list[str]) -> tuple[str, ...]:
 def _paths_by_name(
     paths: str | list[str] | dict[str, str | list[str]],
 ) -> tuple[str, ...] | dict[str, tuple[str, ...]]:
-    return {name: _paths(entry) for name, entry in paths.items()} if isinstance(paths, dict) else _paths(paths)
+    return _each(_paths, paths)
 
 
 def _names(names: str | list[str] | dict[str, str | list[str]]) -> domain.Names:
-    if isinstance(names, dict):
-        return {key: _columns(entry) for key, entry in names.items()}
-    return _columns(names)
+    return _each(_columns, names)
 
 
 def _columns(columns: str | list[str]) -> domain.Columns:
@@ -189,9 +192,7 @@ def _columns(columns: str | list[str]) -> domain.Columns:
 
 
 def _tensors(tensors: schema.Tensor | dict[str, schema.Tensor]) -> domain.Tensors:
-    if isinstance(tensors, dict):
-        return {name: _tensor(tensor) for name, tensor in tensors.items()}
-    return _tensor(tensors)
+    return _each(_tensor, tensors)
 
 
 def _tensor(tensor: schema.Tensor) -> domain.TensorSpec:

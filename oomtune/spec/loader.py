@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from bisect import bisect_right
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,13 @@ from oomtune.spec import schema
 from oomtune.spec.dataset import dataset_spec, wrong_in_dataset
 from oomtune.spec.model import model_spec, wrong_in_model
 from oomtune.spec.problems import problems_of
-from oomtune.spec.sections import KerasObject, Percentiles, Range
-from oomtune.spec.text import Document, Path_, parse_value, read_document
+from oomtune.spec.search import class_name, named, search_space, wrong_in_search
+from oomtune.spec.sections import Percentiles
+from oomtune.spec.text import Document, Path_, entry_at, parse_value, read_document
 
 _LENGTH = "sequence_length"
-_MOST_LENGTHS = 2_000
+_LIMITS = ("device.like", "device.memory_limit")
+"""Two ways to set the limit: a flag that says it in one way beats the other too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +35,27 @@ class LoadedSpec:
     spec: domain.ProbeSpec
     values: dict[str, Any]
     was_tuned: bool
+    document: Document
+    from_file: bool = True
+    """Is `path` a file? A spec that was given as values is only taken for one."""
+    source: Path | None = None
+    """The file that people edit: this one, or for a tuned config the spec that it was found for, if it names one."""
+    overridden: tuple[str, ...] = ()
+    """The dotted keys whose values are not that file's own: flags set them, now or when the answer was found."""
 
     @property
     def sha256(self) -> str:
-        return hashlib.sha256(json.dumps(self.values, sort_keys=True, default=str).encode()).hexdigest()
+        return digest_of(self.values)
+
+    def place(self, key: str) -> str:
+        """Where the entry with this dotted key was written: the file and line, or the flag that set it."""
+        parts = re.findall(r"[^.\[\]]+", key)
+        return self.document.place(tuple(int(part) if part.isdecimal() else part for part in parts))
+
+
+def digest_of(values: Mapping[str, Any]) -> str:
+    """What tells two specs apart, whatever their files look like."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def load_spec(
@@ -48,12 +67,13 @@ def load_spec(
 ) -> LoadedSpec:
     """Read a spec. `settings` are `key.path=value` texts; `flags` map a dotted key to the flag's name and value."""
     document, path = _document(source)
-    for setting in settings:
-        _apply_setting(document, setting)
+    overridden = [_apply_setting(document, setting) for setting in settings]
     for key, (flag, value) in (flags or {}).items():
-        if key in ("device.like", "device.memory_limit"):
-            document.remove("device.like")
-            document.remove("device.memory_limit")
+        if key in _LIMITS:
+            overridden += _LIMITS
+            for way in _LIMITS:
+                document.remove(way)
+        overridden.append(key)
         document.override(key, value, flag)
     tuned = document.values.get("tuned")
     folder = path.resolve().parent
@@ -63,7 +83,24 @@ def load_spec(
     parsed = _validate(document, folder)
     document.values.pop("tuned", None)
     spec = _to_domain(parsed, path, folder, every_lane)
-    return LoadedSpec(path=path, spec=spec, values=document.values, was_tuned=tuned is not None)
+    came_from, before = _origin(tuned, path) if tuned is not None else (path.resolve(), [])
+    return LoadedSpec(
+        path=path,
+        spec=spec,
+        values=document.values,
+        was_tuned=tuned is not None,
+        document=document,
+        from_file=not isinstance(source, Mapping),
+        source=None if isinstance(source, Mapping) else came_from,
+        overridden=tuple(dict.fromkeys([*before, *overridden])),
+    )
+
+
+def _origin(tuned: Any, path: Path) -> tuple[Path | None, list[str]]:
+    """The spec that a tuned config names as its own, and what of it flags had overridden."""
+    spec, overridden = entry_at(tuned, "evidence", "spec"), entry_at(tuned, "evidence", "overridden")
+    source = (path.resolve().parent / spec).resolve() if isinstance(spec, str) else None
+    return source, [str(key) for key in overridden] if isinstance(overridden, list) else []
 
 
 def _document(source: str | Path | Mapping[str, Any]) -> tuple[Document, Path]:
@@ -78,7 +115,8 @@ def _document(source: str | Path | Mapping[str, Any]) -> tuple[Document, Path]:
     return read_document(path), path
 
 
-def _apply_setting(document: Document, setting: str) -> None:
+def _apply_setting(document: Document, setting: str) -> str:
+    """Override one entry, and say which."""
     key, equals, text = setting.partition("=")
     if not equals or not all(key.split(".")):
         raise UsageProblem(
@@ -88,6 +126,7 @@ def _apply_setting(document: Document, setting: str) -> None:
         document.override(key, parse_value(text), f"--set {key}")
     except (ValueError, LookupError) as error:
         raise UsageProblem(f"--set {setting[:80]}: {error.args[0]}") from None
+    return key
 
 
 def _validate(document: Document, folder: Path) -> schema.Spec:
@@ -121,17 +160,11 @@ def _beyond_types(document: Document, folder: Path) -> Iterator[Problem]:
         yield _problem(document, path, message)
     for path, message in wrong_in_dataset(document.values.get("dataset"), folder):
         yield _problem(document, path, message)
-    if _at(document.values, "search", _LENGTH) is None:
+    if entry_at(document.values, "search", _LENGTH) is None:
         # Elsewhere in a dataset it may be the name of a column.
         for section in (("model",), ("dataset", "synthetic"), ("dataset", "text")):
-            for path in _mentions(_at(document.values, *section), section):
+            for path in _mentions(entry_at(document.values, *section), section):
                 yield _problem(document, path, "stands for search.sequence_length, which is not set")
-
-
-def _at(values: Any, *keys: str) -> Any:
-    for key in keys:
-        values = values.get(key) if isinstance(values, dict) else None
-    return values
 
 
 def _mentions(value: Any, path: Path_) -> Iterator[Path_]:
@@ -145,19 +178,8 @@ def _mentions(value: Any, path: Path_) -> Iterator[Path_]:
 
 def _between_sections(spec: schema.Spec, document: Document) -> Iterator[Problem]:
     yield from _between_model_and_the_rest(spec, document)
-    effective, batches = spec.training.effective_batch_size, _axis(spec.search.batch_size)
-    if effective is not None and effective < batches[0]:
-        message = f"expected at least the smallest batch size, {batches[0]}; got {effective}"
-        yield _problem(document, ("training", "effective_batch_size"), message)
-    lengths = spec.search.sequence_length
-    if isinstance(lengths, Percentiles):
-        if spec.dataset is None or spec.dataset.synthetic is not None:
-            yield _problem(document, ("search", _LENGTH, "percentiles"), "needs a dataset that is not synthetic")
-    elif lengths is not None and len(_axis(lengths)) > _MOST_LENGTHS:
-        message = f"gives {len(_axis(lengths)):,} lengths, more than {_MOST_LENGTHS:,}; raise multiple_of"
-        yield _problem(document, ("search", _LENGTH), message)
-    if spec.search.objective == _LENGTH and spec.search.sequence_length is None:
-        yield _problem(document, ("search", "objective"), "needs search.sequence_length, which is not set")
+    for path, message in wrong_in_search(spec):
+        yield _problem(document, path, message)
 
 
 def _between_model_and_the_rest(spec: schema.Spec, document: Document) -> Iterator[Problem]:
@@ -175,6 +197,10 @@ def _between_model_and_the_rest(spec: schema.Spec, document: Document) -> Iterat
         return
     if spec.dataset is not None:
         yield _problem(document, ("dataset",), "a script reads its own data; leave this section out")
+    told = any("{precision}" in str(arg) for arg in model.script.args)
+    if len(set(spec.search.precision)) > 1 and not told:
+        message = "expected one, as {precision} is in none of model.script.args: the script could not be told which"
+        yield _problem(document, ("search", "precision"), message)
     for word, axis in (("batch_size", spec.search.batch_size), (_LENGTH, spec.search.sequence_length)):
         named = any(f"{{{word}}}" in str(arg) for arg in model.script.args)
         if axis is not None and not named:
@@ -184,12 +210,6 @@ def _between_model_and_the_rest(spec: schema.Spec, document: Document) -> Iterat
             yield _problem(document, ("model", "script", "args"), f"{{{word}}} needs search.{word}, which is not set")
 
 
-def _axis(axis: int | list[int] | Range) -> range | tuple[int, ...]:
-    if isinstance(axis, Range):
-        return axis.values()
-    return tuple(sorted(set(axis))) if isinstance(axis, list) else (axis,)
-
-
 def _to_domain(spec: schema.Spec, path: Path, folder: Path, every_lane: bool) -> domain.ProbeSpec:
     lengths = spec.search.sequence_length
     return domain.ProbeSpec(
@@ -197,14 +217,15 @@ def _to_domain(spec: schema.Spec, path: Path, folder: Path, every_lane: bool) ->
         folder=str(folder),
         model=model_spec(spec.model),
         dataset=domain.DatasetSpec() if spec.dataset is None else dataset_spec(spec.dataset),
-        training=_training(spec.training),
-        space=_space(spec, every_lane),
+        training=_training(spec),
+        space=search_space(spec, every_lane),
         device=domain.DeviceRequest(
             kind=spec.device.kind,
             memory_limit_bytes=None if spec.device.memory_limit == "auto" else spec.device.memory_limit,
             like=spec.device.like,
             headroom=spec.device.headroom,
             allocator=spec.device.allocator,
+            memory_growth=spec.device.memory_growth,
         ),
         trial=domain.TrialSettings(
             warmup_steps=spec.trial.warmup_steps,
@@ -214,43 +235,21 @@ def _to_domain(spec: schema.Spec, path: Path, folder: Path, every_lane: bool) ->
         ),
         length_percentiles=tuple(lengths.percentiles) if isinstance(lengths, Percentiles) else (),
         length_multiple_of=lengths.multiple_of if isinstance(lengths, Percentiles) else 1,
+        min_sequence_length=spec.search.min_sequence_length or 1,
+        min_batch_size=spec.search.min_batch_size,
     )
 
 
-def _training(training: schema.Training) -> domain.TrainingSpec:
+def _training(spec: schema.Spec) -> domain.TrainingSpec:
+    training = spec.training
     validation = training.validation_batch_size
     return domain.TrainingSpec(
-        optimizer=_named(training.optimizer),
-        loss=None if training.loss is None else _named(training.loss),
-        metrics=tuple(_named(metric) for metric in training.metrics),
+        optimizer=named(training.optimizer),
+        optimizer_choices=tuple((class_name(entry), named(entry)) for entry in spec.search.optimizer or ()),
+        loss=None if training.loss is None else named(training.loss),
+        metrics=tuple(named(metric) for metric in training.metrics),
         jit_compile=None if training.jit_compile == "auto" else training.jit_compile,
         effective_batch_size=training.effective_batch_size,
         validation_batch_size={"same": None, "none": 0}[validation] if isinstance(validation, str) else validation,
         run_eagerly=training.run_eagerly,
-    )
-
-
-def _named(entry: str | KerasObject) -> str | domain.ClassConfig:
-    return entry if isinstance(entry, str) else domain.ClassConfig(class_name=entry.class_name, config=entry.config)
-
-
-def _space(spec: schema.Spec, every_lane: bool) -> domain.SearchSpace:
-    batches: Sequence[int] = _axis(spec.search.batch_size)
-    effective = spec.training.effective_batch_size
-    if effective is not None:
-        # A batch above the effective one is not what was asked for.
-        batches = batches[: bisect_right(batches, effective)]
-    lengths = spec.search.sequence_length
-    # What percentiles stand for is known when the data was read.
-    known = () if lengths is None or isinstance(lengths, Percentiles) else tuple(_axis(lengths))
-    return domain.SearchSpace(
-        batch_sizes=batches,
-        sequence_lengths=None if lengths is None else known,
-        most_buckets=spec.search.buckets,
-        precisions=tuple(dict.fromkeys(spec.search.precision)),
-        remats=tuple(spec.search.remat),
-        objective=domain.Objective(spec.search.objective),
-        resolution=spec.search.resolution,
-        every_lane=every_lane,
-        confirm_steps=spec.trial.confirm_steps,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
@@ -11,12 +10,14 @@ from pydantic import BaseModel, ValidationError
 
 from oomtune.errors import Problem
 from oomtune.spec.schema import Spec
+from oomtune.spec.sections import nearest
 from oomtune.spec.text import Document, Path_
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _PATTERNS = {
+    r"^[^,]+$": "expected the name of a layer, without commas",
     r"\.py$": "expected a Python file, whose name ends in .py",
     r"\.(keras|h5|hdf5|json)$": "expected a file whose name ends in .keras, .h5, .hdf5 or .json",
 }
@@ -120,17 +121,14 @@ def _plain(bound: float) -> str:
 def _literal(expected: str, got: object) -> str:
     accepted = expected.replace("'", "")
     words = [word.strip() for word in accepted.replace(" or ", ", ").split(",")]
-    near = difflib.get_close_matches(str(got), words, n=1)
-    return f"expected {accepted}; got {_shown(got)}" + (f"; did you mean {near[0]!r}?" if near else "")
+    return f"expected {accepted}; got {_shown(got)}{nearest(str(got), words)}"
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """`unknown key`, with the nearest known one, or all of them when none is near."""
     known = list(known)
-    near = difflib.get_close_matches(key, known, n=1)
-    if near:
-        return f"unknown key; did you mean {near[0]!r}?"
-    return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
+    all_known = f"; known here: {', '.join(known)}" if known else ""
+    return f"unknown key{nearest(key, known) or all_known}"
 
 
 def _keys_at(path: Path_) -> list[str]:

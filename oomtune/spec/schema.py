@@ -16,6 +16,7 @@ from oomtune.spec.sections import (
     Positive,
     Precision,
     Range,
+    Remat,
     Section,
     Size,
     read_size,
@@ -40,7 +41,10 @@ class Search(Section):
     batch_size: Axis = Range(min=1, max=1024)
     sequence_length: LengthAxis | None = None
     precision: Annotated[list[Precision], Field(min_length=1)] = ["float32"]
-    remat: Annotated[list[Literal["none"]], Field(min_length=1, max_length=1)] = ["none"]
+    remat: Annotated[list[Remat], Field(min_length=1)] = ["none"]
+    optimizer: Annotated[list[Named], Field(min_length=1)] | None = None
+    min_batch_size: Positive = 1
+    min_sequence_length: Positive | None = None
     objective: Literal["tokens", "batch_size", "sequence_length", "throughput"] = "tokens"
     buckets: Annotated[int, Field(ge=0, le=16, description="how many the answer may have; 0 is none")] = 4
     resolution: Annotated[float, Field(ge=0, le=0.5)] = 0.02
@@ -56,6 +60,7 @@ class DeviceSection(Section):
     like: str | None = Field(default=None, description="the budget of this card, from the catalogue")
     headroom: Annotated[float, Field(ge=0, lt=0.9)] = 0.05
     allocator: Literal["default", "cuda_malloc_async"] = "default"
+    memory_growth: bool = False
     replicas: Literal[1] = 1
 
     @model_validator(mode="after")

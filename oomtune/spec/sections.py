@@ -116,6 +116,18 @@ LengthAxis = Annotated[
 ]
 
 
+_LayerPattern = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^,]+$")]
+Remat = Annotated[
+    Annotated[_LayerPattern, Tag("<text>")] | Annotated[list[_LayerPattern], Field(min_length=1), Tag("<list>")],
+    Discriminator(
+        shape_of,
+        custom_error_type="named",
+        custom_error_message="expected none, full, or names of layers, in which * stands for anything",
+    ),
+]
+"""`none`, `full`, or layers that are computed again: those named together are one choice."""
+
+
 class KerasObject(Section):
     """A Keras object as Keras serialises it."""
 

@@ -130,6 +130,13 @@ def parse_value(text: str) -> Any:
     return value
 
 
+def entry_at(values: Any, *keys: str) -> Any:
+    """The entry that these keys lead to; None where there is none."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
 def parse_text(text: str) -> Any:
     """A whole YAML text as plain values, numbers as in a spec. Raises `yaml.YAMLError`."""
     loader = SpecLoader(text)

@@ -26,12 +26,15 @@ class FakeDevice:
         headroom: float = 0.0,
         step_ms: Callable[[Candidate], float] = lambda candidate: 1.0 + candidate.batch_size / 10,
         turns_need: float | None = 1.0,
+        parameters: int | None = None,
     ) -> None:
         self.budget = Budget(limit_bytes=limit_bytes, headroom=headroom)
         self.law = law
         self.step_ms = step_ms
         self.turns_need = turns_need
         """What buckets need by turns, beside what the largest of them needs alone; None: they can't take turns."""
+        self.parameters = parameters
+        """How many weights its models have."""
         self.ran: list[Trial] = []
 
     def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
@@ -46,7 +49,7 @@ class FakeDevice:
 
     def _climb(self, trial: Trial) -> Reply:
         points: list[Point] = []
-        while (size := next_size(trial.climb, points, self.budget.budget_bytes)) is not None:
+        while (size := next_size(trial.climb, points, self.budget.budget_bytes, every=trial.every_size)) is not None:
             candidate = trial.candidate.lane.at(size)
             peak = self.law(candidate)
             if peak > self.budget.limit_bytes:
@@ -73,6 +76,7 @@ class FakeDevice:
             peak_bytes=peak,
             step_ms=(self.step_ms(trial.candidate),) * steps,
             memory_after_step_bytes=(peak // 2,) * steps,
+            parameters=self.parameters,
         )
 
 

@@ -6,13 +6,13 @@ tail of stderr. No reply is never a success, and a failure that is not memory is
 
 from __future__ import annotations
 
-import itertools
 import signal
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from oomtune.diagnosis import Diagnosis, classify
 from oomtune.domain import (
+    AllocatorState,
     Budget,
     Kind,
     Outcome,
@@ -23,8 +23,9 @@ from oomtune.domain import (
     Trial,
     TrialError,
 )
-from oomtune.trials.texts import Diagnosis, classify
-from oomtune.units import MIB, format_bytes
+from oomtune.trials import fragmentation
+from oomtune.trials.leaks import explained, leak
+from oomtune.units import format_bytes
 
 _OUT_OF_MEMORY = {"device_oom": Kind.DEVICE_OOM, "host_oom": Kind.HOST_OOM}
 
@@ -53,6 +54,11 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
     over = [point.batch_size for point in reply.points if point.peak_bytes > budget.budget_bytes]
     if over and kind is Kind.FITS:
         kind, error = Kind.DEVICE_OOM, _over_headroom(max(point.peak_bytes for point in reply.points), budget)
+    state = _allocator(reply)
+    if kind is Kind.DEVICE_OOM and state is not None and fragmentation.is_fragmented(state):
+        error = fragmentation.error_of(state)
+    room = budget.limit_bytes - (reply.peak_bytes or 0)
+    leaked = leak(reply.memory_after_step_bytes, room) if trial.purpose is Purpose.CONFIRM else 0
     return Outcome(
         kind=kind,
         stage=reply.stage,
@@ -63,18 +69,31 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
         failed_batch_size=None
         if kind is Kind.FITS
         else min(over, default=reply.batch_size or trial.candidate.batch_size),
-        leak_bytes_per_step=leak(reply.memory_after_step_bytes) if trial.purpose is Purpose.CONFIRM else 0,
+        leak_bytes_per_step=leaked,
+        findings=explained(reply.findings, leaked),
+        allocator=state if kind is Kind.DEVICE_OOM else None,
         jit_compile=reply.jit_compile,
+        parameters=reply.parameters,
         validated=reply.validated,
+        anatomy=reply.anatomy,
         duration_s=ending.duration_s,
         error=error,
     )
 
 
+def _allocator(reply: Reply) -> AllocatorState | None:
+    """Its state at the failure, with what was asked for if the error says so."""
+    state, error = reply.allocator, reply.error
+    if state is None or error is None or "AllocatorStalled" in error.bases:
+        return state
+    return replace(state, requested_bytes=classify(f"{error.type_name}: {error.message}").bytes_requested)
+
+
 def _verdict(trial: Trial, budget: Budget, ending: Ending) -> tuple[Kind, TrialError | None]:
     reply = ending.reply
     if reply is not None and reply.error is not None:
-        return _raised(reply.error)
+        kind, error = _raised(reply.error)
+        return kind, replace(error, message=f"{error.message}{_when(reply)}") if error.code == "raised" else error
     if reply is not None and reply.stage is Stage.DONE:
         peak = reply.peak_bytes or 0
         over = trial.purpose is not Purpose.CALIBRATE and peak > budget.budget_bytes
@@ -86,6 +105,14 @@ def _verdict(trial: Trial, budget: Budget, ending: Ending) -> tuple[Kind, TrialE
             hint="raise trial.timeout if steps of this model really take that long",
         )
     return _silent(ending)
+
+
+def _when(reply: Reply) -> str:
+    """How far training had come when the user's code raised; nothing when it had not begun."""
+    if not reply.step_ms or "OomtuneError" in (reply.error.bases if reply.error else ()):
+        return ""
+    doing = "validation" if reply.stage is Stage.VALIDATE else "training"
+    return f" (in {doing}, after {len(reply.step_ms)} steps)"
 
 
 def _over_headroom(peak: int, budget: Budget) -> TrialError:
@@ -102,7 +129,7 @@ def _raised(error: RaisedError) -> tuple[Kind, TrialError]:
     names = {error.type_name.rsplit(".", 1)[-1], *error.bases}
     ours = "OomtuneError" in names
     report = TrialError(
-        code="raised",
+        code="loss_not_finite" if "LossNotFinite" in names else "raised",
         message=error.message if ours else f"{error.type_name.rsplit('.', 1)[-1]}: {error.message}",
         hint=error.hint,
         traceback=error.traceback,
@@ -162,18 +189,3 @@ def _signal_hint(exit_code: int | None) -> str:
     if exit_code == 0:
         return "the model's code ended the process; remove sys.exit() or os._exit() from it"
     return ""
-
-
-def leak(memory_after_step_bytes: Sequence[int]) -> int:
-    """Bytes by which memory climbs with each step, or 0 when it does not.
-
-    The first half of the run settles caches and the optimizer's slots; a leak goes on climbing in the second half,
-    step after step, by more than allocator noise.
-    """
-    later = memory_after_step_bytes[len(memory_after_step_bytes) // 2 :]
-    if len(later) < 4:
-        return 0
-    growths = [after - before for before, after in itertools.pairwise(later)]
-    climbing = sum(growth > 0 for growth in growths) >= 0.8 * len(growths)
-    per_step = (later[-1] - later[0]) / len(growths)
-    return int(per_step) if climbing and per_step > max(MIB / 64, 0.0005 * later[0]) else 0

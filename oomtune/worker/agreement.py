@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -21,16 +22,44 @@ def check(order: WorkOrder, network: keras.Model, batches: tf.data.Dataset) -> N
     if not network.built or not getattr(network, "inputs", None):
         return
     _check_inputs(order, network, inputs)
-    _check_tokens(order, network)
-    if len(network.outputs) == 1 and isinstance(targets, tf.TensorSpec):
-        _check_targets(order, network, targets)
+    for tensor in network.inputs:
+        _check_tokens(order, network, tensor, f"inputs.{tensor.name}" if isinstance(inputs, dict) else "inputs.")
+    for name, (output, loss) in _outputs(network, targets).items():
+        given = targets[name] if isinstance(targets, dict) else targets
+        if isinstance(given, tf.TensorSpec):
+            _check_target(order, f"targets.{name}", given, output.shape[1:], loss)
 
 
-def _at(order: WorkOrder, side: str) -> str:
-    """The entry of the spec that this side of the samples comes from."""
+def _outputs(network: keras.Model, targets: Any) -> dict[str, tuple[Any, Any]]:
+    """What the targets are compared with, by their names, and the loss that does it; nothing where that is unclear."""
+    made, loss = getattr(network, "_outputs_struct", None), getattr(network, "loss", None)
+    alone = len(network.outputs) == 1 and not isinstance(made, dict)
+    if not isinstance(targets, dict):
+        return {"": (network.outputs[0], loss)} if alone else {}
+    if alone:
+        outputs = dict.fromkeys(targets, network.outputs[0]) if len(targets) == 1 else {}
+    else:
+        names = getattr(network, "output_names", None) or []
+        outputs = made if isinstance(made, dict) else dict(zip(names, network.outputs, strict=False))
+    losses = dict(zip(outputs, loss, strict=False)) if isinstance(loss, list | tuple) else loss
+    known = {name: tensor for name, tensor in outputs.items() if name in targets}
+    return {name: (known[name], losses.get(name) if isinstance(losses, dict) else losses) for name in known}
+
+
+def _at(order: WorkOrder, part: str) -> str:
+    """Where this part of the samples comes from: the file, if there is one, and the entry of the spec."""
+    side, _, name = part.partition(".")
     kinds = [entry.name for entry in dataclasses.fields(order.dataset) if entry.name != "tokenizer"]
     kind = next((kind for kind in kinds if getattr(order.dataset, kind) is not None), "")
-    return f"dataset.{kind}" if kind in ("python", "images", "text") else f"dataset.{kind}.{side}"
+    key = f"dataset.{kind}" if kind in ("python", "images", "text") else f"dataset.{kind}.{side}"
+    data = getattr(order.dataset, kind, None)
+    paths = getattr(data, "paths", None) or getattr(data, "path", None)
+    if kind == "npy":
+        of_side = getattr(data, side)
+        paths = of_side.get(name) if isinstance(of_side, dict) else of_side
+    file = paths[0] if isinstance(paths, tuple) else paths
+    where = f"{Path(order.folder, file)}: " if file else ""
+    return f"{where}{key}{f' ({name!r})' if name else ''}"
 
 
 def _check_inputs(order: WorkOrder, network: keras.Model, given: Any) -> None:
@@ -53,76 +82,90 @@ def _check_inputs(order: WorkOrder, network: keras.Model, given: Any) -> None:
                 f"{_at(order, 'inputs')} is text, and the model takes numbers", hint="split it to tokens"
             )
         if not _alike(shape, expected):
-            of = f" ({name!r})" if isinstance(given, dict) else ""
+            part = f"inputs.{name}" if isinstance(given, dict) else "inputs."
             raise TrialCrashed(
-                f"{_at(order, 'inputs')}{of} has samples of {_shown(shape)}, and the model takes {_shown(expected)}",
+                f"{_at(order, part)} has samples of {_shown(shape)}, and the model takes {_shown(expected)}",
                 hint="make the shapes the same; sequence_length in both stands for the value under trial",
             )
 
 
-def _check_tokens(order: WorkOrder, network: keras.Model) -> None:
-    largest = _largest(order, "inputs")
-    if largest is None or len(network.inputs) > 1:
-        return
+def _check_tokens(order: WorkOrder, network: keras.Model, tensor: Any, part: str) -> None:
+    low, high = _range(order, part)
     for layer in network.layers:
-        if not isinstance(layer, keras.layers.Embedding) or largest < layer.input_dim or not _is_fed(layer, network):
+        if not isinstance(layer, keras.layers.Embedding) or not _is_fed(layer, tensor):
             continue
-        raise TrialCrashed(
-            f"{_at(order, 'inputs')} has tokens up to {largest}, and the embedding {layer.name!r} has "
-            f"{layer.input_dim} rows, for tokens up to {layer.input_dim - 1}",
-            hint=f"make its input_dim {largest + 1}, or keep tokens below {layer.input_dim} (dataset.tokenizer.max)",
-        )
-
-
-def _is_fed(layer: Any, network: keras.Model) -> bool:
-    """Does the layer get the model's input itself, and not what another layer made of it?"""
-    tensors = [tensor for node in layer._inbound_nodes for tensor in node.input_tensors]
-    return any(tensor is network.inputs[0] for tensor in tensors)
-
-
-def _check_targets(order: WorkOrder, network: keras.Model, given: tf.TensorSpec) -> None:
-    loss, output = loss_name(network), network.outputs[0].shape[1:]
-    shape, largest = given.shape[1:], _largest(order, "targets")
-    if loss == "sparsecategoricalcrossentropy":
-        classes = output[-1]
-        ignores = getattr(network.loss, "ignore_class", None) is not None
-        if largest is not None and classes is not None and largest >= classes and not ignores:
+        rows = layer.input_dim
+        if high >= rows:
             raise TrialCrashed(
-                f"{_at(order, 'targets')} has classes up to {largest}, and the model tells {classes} apart, from 0 on",
-                hint="check the labels, or give the last layer more units",
+                f"{_at(order, part)} has tokens up to {high}, and the embedding {layer.name!r} has "
+                f"{rows} rows, for tokens up to {rows - 1}",
+                hint=f"make its input_dim {high + 1}, or keep tokens below {rows} (dataset.tokenizer.max)",
+            )
+        if low < 0:
+            raise TrialCrashed(
+                f"{_at(order, part)} has tokens down to {low}, and the embedding {layer.name!r} takes them from 0 on",
+                hint="tokens are numbers from 0 on; 0 is padding",
+            )
+
+
+def _is_fed(layer: Any, wanted: Any) -> bool:
+    """Does the layer get this input of the model itself, and not what another layer made of it?"""
+    tensors = [tensor for node in layer._inbound_nodes for tensor in node.input_tensors]
+    return any(tensor is wanted for tensor in tensors)
+
+
+def _check_target(order: WorkOrder, part: str, given: tf.TensorSpec, output: Any, loss: Any) -> None:
+    name, shape = _plain(loss), given.shape[1:]
+    low, high = _range(order, part)
+    if name == "sparsecategoricalcrossentropy":
+        classes = output[-1]
+        ignores = getattr(loss, "ignore_class", None) is not None
+        if classes is not None and not ignores and (high >= classes or low < 0):
+            found = f"down to {low}" if low < 0 else f"up to {high}"
+            raise TrialCrashed(
+                f"{_at(order, part)} has classes {found}, and the model tells {classes} apart, from 0 on",
+                hint="check the labels; the loss may have an ignore_class"
+                if low < 0
+                else "check the labels, or give the last layer more units",
             )
         output = output[:-1]
-    elif loss == "binarycrossentropy" and largest is not None and largest > 1:
+    elif name == "binarycrossentropy" and (high > 1 or low < 0):
         raise TrialCrashed(
-            f"{_at(order, 'targets')} has labels up to {largest}, and the loss is for labels 0 and 1",
+            f"{_at(order, part)} has labels {f'down to {low}' if low < 0 else f'up to {high}'}, and the loss is for "
+            "labels 0 and 1",
             hint="check the labels, or take SparseCategoricalCrossentropy",
         )
-    elif loss not in _ELEMENTWISE:
+    elif name not in _ELEMENTWISE:
         return
     if not _alike(shape, output):
         raise TrialCrashed(
-            f"{_at(order, 'targets')} has samples of {_shown(shape)}, and by the loss the model's output needs "
+            f"{_at(order, part)} has samples of {_shown(shape)}, and by the loss the model's output needs "
             f"{_shown(output)}",
             hint="change the shape of the targets, the last layer or the loss",
         )
 
 
 def loss_name(network: keras.Model) -> str:
-    """The name of the loss, in one spelling; empty when it has none."""
-    loss = getattr(network, "loss", None)
+    """The name of the model's loss, in one spelling; empty when it has none, or several."""
+    return _plain(getattr(network, "loss", None))
+
+
+def _plain(loss: Any) -> str:
     name = loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")
     plain = str(name).replace("_", "").lower()
     return _SHORT.get(plain, plain)
 
 
-def _largest(order: WorkOrder, side: str) -> int | None:
-    """The largest whole number on this side of the samples."""
+def _range(order: WorkOrder, part: str) -> tuple[int, int]:
+    """The smallest and the largest whole number of this part; 0 and 0 where it holds none, which suits anything."""
     if order.scan is not None:
-        return order.scan.largest_input if side == "inputs" else order.scan.largest_target
+        return order.scan.ranges.get(part, (0, 0))
+    side, _, name = part.partition(".")
     tensors = getattr(order.dataset.synthetic, side, None)
-    if not isinstance(tensors, TensorSpec) or "int" not in tensors.dtype or tensors.max is None:
-        return None
-    return int(tensors.max) - 1
+    tensor = tensors.get(name) if isinstance(tensors, dict) else tensors
+    if not isinstance(tensor, TensorSpec) or "int" not in tensor.dtype or tensor.max is None:
+        return 0, 0
+    return 0, int(tensor.max) - 1
 
 
 def _alike(shape: Any, expected: Any) -> bool:

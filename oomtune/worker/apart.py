@@ -13,12 +13,13 @@ from oomtune.worker.progress import Progress
 def climb(order: WorkOrder, progress: Progress, run: Callable[[WorkOrder], Reply]) -> RaisedError | None:
     """Climb with `run`, until enough was seen or a size ended in the error that is returned."""
     trial, budget_bytes = order.trial, order.budget.budget_bytes
-    while (size := next_size(trial.climb, progress.points, budget_bytes)) is not None:
+    while (size := next_size(trial.climb, progress.points, budget_bytes, every=trial.every_size)) is not None:
         progress.batch_size = size
         progress.note(progress.reply(None))
         alone = dataclasses.replace(trial, candidate=trial.candidate.lane.at(size), climb=())
         reply = run(dataclasses.replace(order, trial=alone))
         progress.stage = reply.stage
+        progress.allocator = reply.allocator
         if reply.error is not None:
             return reply.error
         peak_bytes = reply.peak_bytes or 0

@@ -18,10 +18,23 @@ import keras  # noqa: F401
 import tensorflow as tf  # noqa: F401
 from pydantic import TypeAdapter
 
-import oomtune
-from oomtune.domain import InspectOrder, RaisedError, Reply, Scan, ScanOrder, WorkOrder
+from oomtune.domain import InspectOrder, RaisedError, Reply, Scan, ScanOrder, WorkOrder, runs_users_code
 from oomtune.errors import OomtuneError
-from oomtune.worker import apart, describe, device, inspection, loop, script, sources, stall, training, worst
+from oomtune.worker import (
+    allocator,
+    apart,
+    describe,
+    device,
+    guard,
+    inspection,
+    loop,
+    script,
+    sources,
+    stall,
+    training,
+    users,
+    worst,
+)
 from oomtune.worker.lifeline import die_with_parent
 from oomtune.worker.progress import Progress
 
@@ -69,32 +82,40 @@ def _answer(word: str, order: Any, scratch: str, mouth: _Mouth) -> NoReturn:
             case "describe":
                 value = describe.describe()
             case "inspect":
+                guard.keep_writes_in(Path(scratch))
                 value = inspection.inspect(TypeAdapter(InspectOrder).validate_python(order))
             case _:
-                value = _scanned(TypeAdapter(ScanOrder).validate_python(order), Path(scratch) / "so_far.json")
+                value = _scanned(TypeAdapter(ScanOrder).validate_python(order), Path(scratch))
     except BaseException as caught:  # noqa: BLE001 - whatever the user's code raises has to cross the pipe
         error = raised(caught)
     mouth.say(TypeAdapter(Any).dump_json({"value": value, "error": error}))
 
 
-def _scanned(order: ScanOrder, note: Path) -> Scan:
+def _scanned(order: ScanOrder, scratch: Path) -> Scan:
+    note, rows = scratch / "so_far.json", Path(order.rows_path)
+    if order.dataset.python is not None:
+        guard.keep_writes_in(scratch, rows.parent)
+
     def tell(samples: int, share: float) -> None:
         draft = note.with_suffix(".draft")
         draft.write_text(json.dumps({"samples": samples, "share": share}))
         draft.replace(note)
 
     found, samples = sources.scan(order.dataset, order.folder, tell)
-    worst.save(samples, found.sequences, Path(order.rows_path))
+    worst.save(samples, found.sequences, rows)
     return dataclasses.replace(found, rows_path=order.rows_path)
 
 
 def _perform(order: WorkOrder, progress: Progress, mouth: _Mouth) -> NoReturn:
     def reply(error: BaseException | None = None) -> NoReturn:
+        progress.allocator = None if error is None else allocator.at_failure(order)
         mouth.say(_REPLY.dump_json(progress.reply(None if error is None else raised(error))))
 
     try:
         device.prepare(order)
         stall.watch(order, on_stall=reply)
+        if runs_users_code(order.model, order.dataset):
+            guard.keep_writes_in(Path(order.scratch))
         if order.model.script is not None:
             script.run(order, progress, reply)
         elif order.model.train_step is not None:
@@ -164,20 +185,12 @@ def raised(error: BaseException) -> RaisedError:
 def users_traceback(error: BaseException) -> str:
     """The traceback from the first line of the user's own code on; empty when none of it is theirs."""
     told = traceback.TracebackException.from_exception(error)
-    theirs = [index for index, frame in enumerate(told.stack) if _is_users(frame.filename)]
+    theirs = [index for index, frame in enumerate(told.stack) if users.is_users(frame.filename)]
     if not theirs:
         return ""
-    told.stack = traceback.StackSummary.from_list(told.stack[theirs[0] :])
+    from_there = [frame for frame in told.stack[theirs[0] :] if not users.is_ours(frame.filename)]
+    told.stack = traceback.StackSummary.from_list(from_there)
     return "".join(told.format(chain=False))
-
-
-def _is_users(filename: str) -> bool:
-    path = Path(filename)
-    if filename.startswith("<") or Path(oomtune.__file__).parent in path.parents:
-        return False
-    if {"site-packages", "dist-packages"} & set(path.parts):
-        return False
-    return Path(os.__file__).parent not in path.parents
 
 
 def main() -> None:

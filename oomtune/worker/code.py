@@ -50,7 +50,10 @@ def arguments_for(
     """The spec's arguments, and of the candidate's values those that the function takes."""
     accepted = inspect.signature(function).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values())
-    offered: dict[str, Any] = {word: getattr(candidate, word) for word in _OFFERED if takes_all or word in accepted}
+    offered: dict[str, Any] = {word: getattr(candidate, word) for word in _OFFERED if word in accepted}
+    # Without a length to search the function's own default holds; one that insists on being given it gets None.
+    if offered.get("sequence_length", 0) is None and not _is_required(accepted["sequence_length"]):
+        del offered["sequence_length"]
     if "candidate" in accepted:
         offered["candidate"] = candidate
     unknown = sorted(set(args) - set(accepted))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from oomtune import bucketing
-from oomtune.domain import Candidate, DatasetSpec, Scan, SyntheticData, Tensors, TensorSpec, WorkOrder
+from oomtune.domain import Candidate, Scan, SyntheticData, Tensors, TensorSpec, WorkOrder
 from oomtune.worker import sources, worst
 
 _SEED = 20_240_229
@@ -21,8 +22,8 @@ _MOST_ROWS = 64
 # Each bucket is filled about so many times, and at least once in so many steps.
 _FILLS = 3
 _MOST_STEPS_TO_FILL = 20
-# Made once in a process: as in training, arrays lie in memory once.
-_own: list[tf.data.Dataset | None] = []
+# Opened once in a process: as in training, arrays lie in memory once.
+_own: list[_Kept] = []
 
 
 def pipeline(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset:
@@ -34,10 +35,9 @@ def pipeline(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset:
     """
     rows = tf.data.Dataset.from_tensor_slices(_samples(order, candidate)).repeat()
     batches = rows.batch(candidate.batch_size)
+    batches = _with_what_training_keeps(batches, order)
     if order.device.stands_in_for is not None:
         return batches.take(1).cache().repeat()
-    if order.device.kind == "cpu":
-        batches = _with_what_training_keeps(batches, order)
     return batches.prefetch(1)
 
 
@@ -50,8 +50,7 @@ def in_buckets(order: WorkOrder) -> tuple[tf.data.Dataset, int]:
     lengths = _lengths(order.scan, boundaries, sizes)
     rows = tf.data.Dataset.from_tensor_slices(kept.at(_MOST_ROWS, boundaries[-1])).repeat()
     samples = tf.data.Dataset.zip(rows, tf.data.Dataset.from_tensor_slices(lengths).repeat()).map(kept.cut)
-    if order.device.kind == "cpu" and order.device.stands_in_for is None:
-        samples = _with_what_training_keeps(samples, order)
+    samples = _with_what_training_keeps(samples, order)
     batches = bucketing.in_buckets(samples, boundaries, sizes)
     buckets = np.searchsorted(boundaries, lengths)
     return batches, sum(math.ceil(np.count_nonzero(buckets == index) / size) for index, size in enumerate(sizes))
@@ -90,25 +89,38 @@ def _worst_samples(path: str) -> worst.WorstSamples:
 
 
 def _with_what_training_keeps(batches: tf.data.Dataset, order: WorkOrder) -> tf.data.Dataset:
-    """The same batches, while arrays lie in memory and a pipeline of the user's own runs as they would in training:
-    on the CPU these come out of the same limit."""
+    """The same batches, while arrays lie in memory and a pipeline of the user's own runs as they would in training.
+
+    On the CPU these come out of the same limit. Beside a card they take the host's memory: arrays as NumPy has them. A
+    CPU that stands in for a card has no other memory for what TensorFlow makes, so none of that is made there.
+    """
     if order.dataset.synthetic is not None:
         return batches
     if not _own:
-        _own.append(_own_pipeline(order.dataset, order.folder))
-    own = _own[0]
-    if own is None:
-        return batches
-    return tf.data.Dataset.zip(batches, own.repeat()).map(lambda batch, _: batch)
+        _own.append(_kept(order))
+    own = _own[0].pipeline
+    return batches if own is None else tf.data.Dataset.zip(batches, own.repeat()).map(lambda batch, _: batch)
 
 
-def _own_pipeline(dataset: DatasetSpec, folder: str) -> tf.data.Dataset | None:
-    if dataset.npz is None and dataset.npy is None and dataset.python is None and dataset.tfds is None:
-        return None  # files are streamed: nothing of them is kept
-    source = sources.open_source(dataset, folder)
-    if source.held is not None:
-        return tf.data.Dataset.from_tensor_slices(source.held)
-    return source.dataset
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """What training keeps of the data: arrays in the host's memory, or a pipeline that runs."""
+
+    arrays: Any = None
+    pipeline: tf.data.Dataset | None = None
+
+
+def _kept(order: WorkOrder) -> _Kept:
+    dataset, stands_in = order.dataset, order.device.stands_in_for is not None
+    files, own = dataset.npz or dataset.npy, dataset.python or dataset.tfds
+    if files is None and (own is None or stands_in):
+        return _Kept()  # other files are streamed: nothing of them is kept
+    source = sources.open_source(dataset, order.folder)
+    if source.held is None:
+        return _Kept(pipeline=source.dataset)
+    if order.device.kind == "gpu" or stands_in:
+        return _Kept(arrays=source.held)
+    return _Kept(pipeline=tf.data.Dataset.from_tensor_slices(source.held))
 
 
 def _synthetic(data: SyntheticData, candidate: Candidate, count: int) -> tuple[Any, Any]:
@@ -117,9 +129,7 @@ def _synthetic(data: SyntheticData, candidate: Candidate, count: int) -> tuple[A
 
 
 def _random(tensors: Tensors, candidate: Candidate, count: int, generator: np.random.Generator) -> Any:
-    if isinstance(tensors, dict):
-        return {name: _random_one(tensor, candidate, count, generator) for name, tensor in tensors.items()}
-    return _random_one(tensors, candidate, count, generator)
+    return sources.each(lambda tensor: _random_one(tensor, candidate, count, generator), tensors)
 
 
 def _random_one(tensor: TensorSpec, candidate: Candidate, count: int, generator: np.random.Generator) -> Any:

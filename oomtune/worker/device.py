@@ -8,10 +8,11 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from oomtune.cards import use_card
 from oomtune.domain import WorkOrder
 from oomtune.errors import NoSuchDevice
+from oomtune.units import MIB
 
-_MIB = 1024**2
 DUMP_PREFIX = "dump"
 
 
@@ -22,26 +23,32 @@ class Options:
     environment: dict[str, str]
     gpu_index: int | None = None
     gpu_limit_mib: int | None = None
+    """None where memory grows as it is used: TensorFlow takes no limit then."""
     retry_allocation: bool = True
+
+
+def limit_mib(order: WorkOrder) -> int:
+    """TensorFlow takes limits in whole MiB."""
+    return max(1, order.budget.limit_bytes // MIB)
 
 
 def options(order: WorkOrder) -> Options:
     """The options for an order's device; nothing is applied."""
-    limit_mib = max(1, order.budget.limit_bytes // _MIB)
+    dumps = {"TF_BFC_MEMORY_DUMP": str(Path(order.scratch) / DUMP_PREFIX)}
     if order.device.kind == "cpu":
         return Options(
             environment={
                 "CUDA_VISIBLE_DEVICES": "-1",
                 "TF_CPU_ALLOCATOR_USE_BFC": "1",
-                "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(limit_mib),
-                "TF_BFC_MEMORY_DUMP": str(Path(order.scratch) / DUMP_PREFIX),
+                "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(limit_mib(order)),
+                **dumps,
             }
         )
     asynchronous = {"TF_GPU_ALLOCATOR": "cuda_malloc_async"} if order.device.allocator == "cuda_malloc_async" else {}
     return Options(
-        environment={"TF_CPU_ALLOCATOR_USE_BFC": "0", **asynchronous},
+        environment={"TF_CPU_ALLOCATOR_USE_BFC": "0", **dumps, **asynchronous},
         gpu_index=order.device.index,
-        gpu_limit_mib=limit_mib,
+        gpu_limit_mib=None if order.device.memory_growth else limit_mib(order),
         retry_allocation=False,
     )
 
@@ -63,10 +70,8 @@ def prepare(order: WorkOrder) -> None:
     cards = tf.config.list_physical_devices("GPU")
     if chosen.gpu_index >= len(cards):
         raise NoSuchDevice(f"TensorFlow sees no GPU {chosen.gpu_index} in the trial's process")
-    card = cards[chosen.gpu_index]
-    tf.config.set_visible_devices(card, "GPU")
-    limit = tf.config.LogicalDeviceConfiguration(memory_limit=chosen.gpu_limit_mib)
-    tf.config.set_logical_device_configuration(card, [limit])
+    # Where its memory grows nothing holds it to the limit but the peak that is measured.
+    use_card(cards[chosen.gpu_index], chosen.gpu_limit_mib, tf.config)
 
 
 def memory(order: WorkOrder) -> tuple[int, int]:

@@ -14,7 +14,10 @@ from oomtune.worker import code
 
 _INPUTS = ("Input", "InputLayer")
 # These take all that they come after as one list; other layers take it as arguments in order.
-_MERGING = ("Add", "Average", "Concatenate", "Dot", "Maximum", "Minimum", "Multiply", "Subtract")
+_MERGING = (
+    "Add", "AdditiveAttention", "Attention", "Average", "Concatenate", "Dot", "HashedCrossing", "Maximum", "Minimum",
+    "Multiply", "Subtract",
+)  # fmt: skip
 
 
 def build(layers: tuple[ClassConfig, ...], folder: str, candidate: Candidate) -> keras.Model:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,18 +30,30 @@ def run(order: WorkOrder, progress: Progress) -> None:
     keras.config.set_dtype_policy(candidate.precision)
     step, validate = _made(order)
     progress.stage = Stage.DATA
-    feed, feed_validation = _feeder(order, step), _feeder(order, validate)
-    witness, steps = Witness(order, progress), steps_wanted(order)
+    witness = Witness(order, progress)
     with contextlib.suppress(OverBudget):
-        for number in range(steps):
-            if number == steps // 2 and validate is not None and order.trial.purpose is not Purpose.CALIBRATE:
+        for steps in _epochs(order):
+            _epoch(order, witness, step, steps)
+            if validate is not None and order.trial.purpose is not Purpose.CALIBRATE:
                 witness.validation_begins()
-                settled(validate(*next(feed_validation)))
+                settled(validate(*next(_feeder(order, validate))))
                 witness.validation_ended()
-            witness.step_begins()
-            witness.step_ended(settled(step(*next(feed))))
     progress.peak_bytes = device.memory(order)[1]
     progress.stage = Stage.DONE
+
+
+def _epochs(order: WorkOrder) -> list[int]:
+    """How many steps each epoch has: two short ones, so that training is also seen to go on after an epoch's end."""
+    steps = steps_wanted(order)
+    return [steps] if order.trial.purpose is Purpose.CALIBRATE else [math.ceil(steps / 2), steps // 2]
+
+
+def _epoch(order: WorkOrder, witness: Witness, step: Step, steps: int) -> None:
+    """The data is begun anew, as a loop of the user's own would."""
+    feed = _feeder(order, step)
+    for _ in range(steps):
+        witness.step_begins()
+        witness.step_ended(settled(step(*next(feed))))
 
 
 def _made(order: WorkOrder) -> tuple[Step, Step | None]:

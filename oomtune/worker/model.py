@@ -11,7 +11,9 @@ import keras
 
 from oomtune.domain import Application, Candidate, ClassConfig, ModelSpec, TrainingSpec, WorkOrder
 from oomtune.errors import TrialCrashed
-from oomtune.worker import code, layers, saved
+from oomtune.optimizing import accumulating
+from oomtune.remat import NONE, rematerialise
+from oomtune.worker import cells, code, layers, saved
 from oomtune.worker.layers import first_words, with_length
 
 _OPEN = "build it with an input length of None to train on batches of several lengths"
@@ -22,9 +24,13 @@ def build(order: WorkOrder, candidate: Candidate, *, any_length: bool = False) -
     samples of other lengths too."""
     keras.config.set_dtype_policy(candidate.precision)
     model = made(order.model, order.folder, candidate)
+    if order.model.gru_for_lstm:
+        model = cells.with_gru(model)
     if any_length:
         model = _opened(model, candidate.sequence_length)
     _compile(model, order, candidate)
+    if candidate.remat != NONE:
+        rematerialise(model, candidate.remat)
     return model
 
 
@@ -87,10 +93,12 @@ def _from_builder(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.M
 def _compile(model: keras.Model, order: WorkOrder, candidate: Candidate) -> None:
     training = order.training
     if model.compiled and training.loss is None:
-        if training.accumulation_steps(candidate.batch_size) > 1:
+        key = "training.effective_batch_size" if training.accumulation_steps(candidate.batch_size) > 1 else ""
+        key = "search.optimizer" if candidate.optimizer is not None else key
+        if key:
             raise TrialCrashed(
-                "training.effective_batch_size can't be kept: the model comes compiled with its own optimizer",
-                hint="set training.optimizer and training.loss in the spec, or leave effective_batch_size out",
+                f"{key} can't be kept: the model comes compiled with its own optimizer",
+                hint=f"set training.loss in the spec, so that it is compiled anew, or leave {key} out",
             )
         return
     if training.loss is None:
@@ -99,7 +107,7 @@ def _compile(model: keras.Model, order: WorkOrder, candidate: Candidate) -> None
         # Asking for XLA where a layer can't have it is how to learn what Keras would choose on a GPU.
         warnings.filterwarnings("ignore", message="Model doesn't support `jit_compile=True`")
         model.compile(
-            optimizer=_optimizer(training, candidate.batch_size),
+            optimizer=_optimizer(training, candidate),
             loss=_named("training.loss", keras.losses.get, training.loss),
             metrics=[_named("training.metrics", keras.metrics.get, metric) for metric in training.metrics],
             jit_compile=_jit_compile(order),
@@ -113,12 +121,19 @@ def _jit_compile(order: WorkOrder) -> bool | str:
     return True if order.device.stands_in_for is not None and not order.training.run_eagerly else "auto"
 
 
-def _optimizer(training: TrainingSpec, batch_size: int) -> Any:
-    optimizer = _named("training.optimizer", keras.optimizers.get, training.optimizer)
-    steps = training.accumulation_steps(batch_size)
-    if steps < 2:
-        return optimizer
-    return type(optimizer).from_config(optimizer.get_config() | {"gradient_accumulation_steps": steps})
+def _optimizer(training: TrainingSpec, candidate: Candidate) -> Any:
+    key = "training.optimizer" if candidate.optimizer is None else "search.optimizer"
+    optimizer = _named(key, keras.optimizers.get, training.optimizer_of(candidate))
+    return accumulating(optimizer, training.accumulation_steps(candidate.batch_size))
+
+
+def bring_update_near(model: keras.Model) -> None:
+    """Let the second step from now be one in which accumulated gradients are applied: it takes more memory than those
+    that only add to them, and may be further off than a trial is long."""
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    steps = getattr(optimizer, "gradient_accumulation_steps", None)
+    if steps:
+        optimizer._iterations.assign(steps - 2)
 
 
 def _named(key: str, get: Callable[[Any], Any], wanted: str | ClassConfig) -> Any:

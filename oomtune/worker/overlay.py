@@ -1,8 +1,7 @@
-"""Where a script under trial writes: into a folder of the trial's own, whatever path it names.
+"""Where the user's code writes in a trial: into a folder of the trial's own, whatever path it names.
 
-What the script opens for writing, makes, renames or removes by Python's own means is redirected there, and what it
-then reads back is found there. All else that it reads is the user's own. Code that writes by other means meets the
-fence.
+What it opens for writing, makes, renames or removes by Python's own means is redirected there, and what it then reads
+back is found there. All else that it reads is the user's own. Code that writes by other means meets the fence.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import keras
-import tensorflow as tf
+from oomtune.worker.library_writes import redirect_libraries
 
 _NOT_FILES = ("/dev/", "/proc/")
 
@@ -28,9 +26,9 @@ _NOT_FILES = ("/dev/", "/proc/")
 class Overlay:
     """A folder that stands in for the whole file system as far as writing goes."""
 
-    def __init__(self, root: Path, scratch: Path) -> None:
+    def __init__(self, root: Path, ours: Iterable[Path]) -> None:
         self.root = root
-        self.scratch = scratch
+        self.ours = tuple(f"{folder}{os.sep}" for folder in ours)
         root.mkdir(parents=True, exist_ok=True)
 
     def to_read(self, path: Any) -> Any:
@@ -51,8 +49,11 @@ class Overlay:
         if mapped is None:
             return path
         _real["makedirs"](os.path.dirname(mapped), exist_ok=True)  # noqa: PTH120 - Path would come back to us
-        if keep and not os.path.lexists(mapped) and os.path.isfile(path):  # noqa: PTH113
-            shutil.copyfile(path, mapped)
+        if keep and not os.path.lexists(mapped):
+            if os.path.isfile(path):  # noqa: PTH113
+                shutil.copyfile(path, mapped)
+            elif os.path.isdir(path):  # noqa: PTH112
+                shutil.copytree(path, mapped)
         return mapped
 
     def _mapped(self, path: Any) -> str | None:
@@ -61,7 +62,7 @@ class Overlay:
         if "://" in os.fsdecode(path):
             return None  # not on this machine
         text = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - links are not followed
-        if text.startswith((*_NOT_FILES, f"{self.scratch}{os.sep}")):
+        if text.startswith((*_NOT_FILES, *self.ours)):
             return None
         return str(self.root) + text
 
@@ -73,10 +74,11 @@ _OF_OS = (
 )  # fmt: skip
 
 
-def redirect(scratch: Path) -> None:
-    """From here on this process writes below `scratch` alone, as far as Python, TensorFlow and Keras do the writing."""
+def redirect(scratch: Path, *ours: Path) -> None:
+    """From here on this process writes below `scratch`, and folders that are our own, as far as Python, TensorFlow and
+    Keras do the writing."""
     own = scratch / f"process-{os.getpid()}"  # a climb's sizes share the trial's folder, one after the other
-    overlay = Overlay(own / "written", scratch)
+    overlay = Overlay(own / "written", (scratch, *ours))
     sys.dont_write_bytecode = True
     temporary = own / "temporary"
     temporary.mkdir(exist_ok=True)
@@ -86,8 +88,7 @@ def redirect(scratch: Path) -> None:
     _redirect_looking(overlay)
     _redirect_changing(overlay)
     _redirect_removing_trees(overlay)
-    _redirect_tensorflow(overlay)
-    _redirect_savers(overlay)
+    redirect_libraries(overlay.to_read, overlay.to_write)
     _redirect_old_pathlib()
 
 
@@ -189,57 +190,3 @@ def _redirect_old_pathlib() -> None:
     for name in _OF_OS if accessor is not None else ():
         if hasattr(accessor, name):
             setattr(accessor, name, staticmethod(io.open if name == "open" else getattr(os, name)))
-
-
-def _redirect_tensorflow(overlay: Overlay) -> None:
-    from tensorflow.python.lib.io import file_io
-
-    real_init, real_writer, real_exists = file_io.FileIO.__init__, tf.summary.create_file_writer, tf.io.gfile.exists
-
-    def init(self: Any, name: Any, mode: str, *args: Any, **kwargs: Any) -> None:
-        writes = any(letter in mode for letter in "wa+")
-        chosen = overlay.to_write(name, keep="w" not in mode) if writes else overlay.to_read(name)
-        real_init(self, chosen, mode, *args, **kwargs)
-
-    def create_file_writer(logdir: Any, *args: Any, **kwargs: Any) -> Any:
-        return real_writer(overlay.to_write(logdir), *args, **kwargs)
-
-    def makedirs(path: Any) -> None:
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103
-
-    file_io.FileIO.__init__ = init
-    tf.summary.create_file_writer = create_file_writer
-    tf.io.gfile.mkdir = tf.io.gfile.makedirs = makedirs
-    tf.io.gfile.exists = lambda path: real_exists(overlay.to_read(path))
-    for name in ("remove", "rmtree", "rename", "copy"):
-        setattr(tf.io.gfile, name, _nothing)
-
-
-def _redirect_savers(overlay: Overlay) -> None:
-    """What Keras saves can be loaded again; checkpoints, which are for later runs, are not written."""
-
-    def mapped(real: Callable[..., Any], *, writes: bool) -> Callable[..., Any]:
-        def call(self: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
-            return real(self, overlay.to_write(filepath) if writes else overlay.to_read(filepath), *args, **kwargs)
-
-        return call
-
-    keras.Model.save = mapped(keras.Model.save, writes=True)
-    keras.Model.save_weights = mapped(keras.Model.save_weights, writes=True)
-    keras.Model.load_weights = mapped(keras.Model.load_weights, writes=False)
-    real_load = keras.models.load_model
-    keras.models.load_model = keras.saving.load_model = lambda filepath, *args, **kwargs: real_load(
-        overlay.to_read(filepath), *args, **kwargs
-    )
-    for owner, names in (
-        (keras.Model, ("export",)),
-        (tf.train.Checkpoint, ("save", "write")),
-        (tf.train.CheckpointManager, ("save",)),
-        (tf.saved_model, ("save",)),
-    ):
-        for name in names:
-            setattr(owner, name, _nothing)
-
-
-def _nothing(*_args: Any, **_kwargs: Any) -> None:
-    """What a saver does in a trial."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from oomtune.domain import Point, RaisedError, Reply, Stage
+from oomtune.domain import AllocatorState, Anatomy, Finding, Point, RaisedError, Reply, Stage
 
 
 @dataclass(slots=True)
@@ -15,11 +15,20 @@ class Progress:
     stage: Stage = Stage.BUILD
     batch_size: int | None = None
     jit_compile: bool | None = None
+    parameters: int | None = None
     validated: bool = False
     peak_bytes: int | None = None
     step_ms: list[float] = field(default_factory=list)
     memory_after_step_bytes: list[int] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
+    anatomy: Anatomy | None = None
+    findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
+    """By kind, line and what it is about: what is known of one may grow with each step."""
+    allocator: AllocatorState | None = None
+
+    def found(self, finding: Finding, *, about: str | None = None) -> None:
+        """Take note of it, in the place of an earlier one about the same."""
+        self.findings[finding.kind, finding.where, finding.message if about is None else about] = finding
 
     def reply(self, error: RaisedError | None) -> Reply:
         return Reply(
@@ -30,6 +39,10 @@ class Progress:
             points=tuple(self.points),
             batch_size=self.batch_size,
             jit_compile=self.jit_compile,
+            parameters=self.parameters,
             validated=self.validated,
+            anatomy=self.anatomy,
+            findings=tuple(self.findings.values()),
+            allocator=self.allocator,
             error=error,
         )

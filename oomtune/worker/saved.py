@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import zipfile
 from collections import Counter
@@ -13,7 +14,8 @@ import keras
 
 from oomtune.domain import Candidate, ModelSpec
 from oomtune.errors import TrialCrashed
-from oomtune.worker import code
+from oomtune.files import modules_in
+from oomtune.worker import code, hdf5
 from oomtune.worker.layers import first_words
 
 _KEY = "model.keras_file"
@@ -22,17 +24,15 @@ _POLICIES = ("DTypePolicy", "Policy")
 
 def build(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.Model:
     path = Path(folder) / (spec.keras_file or "")
-    config = _read(path, allow_code=spec.allow_code)
+    config = _read(path)
     if not spec.allow_code:
         _refuse_code(config, path)
+    custom = _custom_objects(config, folder) if spec.allow_code else {}
+    training = config.pop(hdf5.TRAINING, None)
     _set_precision(config, candidate.precision)
     was_fixed = candidate.sequence_length is not None and _set_length(config, candidate.sequence_length)
     try:
-        model = keras.saving.deserialize_keras_object(
-            config,
-            custom_objects=_custom_objects(config, folder) if spec.allow_code else None,
-            safe_mode=not spec.allow_code,
-        )
+        model = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=not spec.allow_code)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         if was_fixed:
             raise TrialCrashed(
@@ -45,6 +45,9 @@ def build(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.Model:
         ) from None
     if not isinstance(model, keras.Model):
         raise TrialCrashed(f"{_KEY}: {path.name} holds a {type(model).__name__}, not a model")
+    if training is not None:
+        with keras.saving.CustomObjectScope(custom):
+            hdf5.compile_as_saved(model, training)
     return model
 
 
@@ -54,7 +57,7 @@ def _reason(error: Exception) -> str:
     return first_words(ValueError(text)) if text else first_words(error)
 
 
-def _read(path: Path, *, allow_code: bool) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     """The configuration in a `.keras` archive, a `.h5` file or the JSON text of `Model.to_json`."""
     try:
         if path.suffix == ".keras":
@@ -63,8 +66,7 @@ def _read(path: Path, *, allow_code: bool) -> dict[str, Any]:
         elif path.suffix == ".json":
             found = json.loads(path.read_bytes())
         else:
-            model = keras.models.load_model(path, compile=False, safe_mode=not allow_code)
-            found = keras.saving.serialize_keras_object(model)
+            found = hdf5.read(path)
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise TrialCrashed(
             f"{_KEY}: {path} can't be read: {first_words(error)}", hint="save it with model.save('model.keras')"
@@ -94,13 +96,24 @@ def _custom_module(thing: dict[str, Any]) -> str | None:
     return module
 
 
+def _name(thing: dict[str, Any]) -> str:
+    """What its module calls it. Of functions that is their configuration; a package may stand before it."""
+    name = thing.get("config") if thing["class_name"] == "function" else thing["class_name"]
+    return str(name).rpartition(">")[2]
+
+
+def _is_nameless(thing: dict[str, Any]) -> bool:
+    """Is it a class of the user's own of which the file does not say where it is from?"""
+    return "module" not in thing and not thing["class_name"].startswith("__") and not hdf5.is_keras_own(_name(thing))
+
+
 def _refuse_code(config: dict[str, Any], path: Path) -> None:
     for thing in _objects(config):
         name = thing["class_name"]
         if name in ("Lambda", "__lambda__"):
             what = "a Lambda layer, whose code is not run"
-        elif _custom_module(thing) or (thing.get("registered_name") or name) != name:
-            what = f"the class {name!r}, which is not part of Keras"
+        elif _custom_module(thing) or _is_nameless(thing) or (thing.get("registered_name") or name) != name:
+            what = f"the class {_name(thing)!r}, which is not part of Keras"
         else:
             continue
         raise TrialCrashed(
@@ -111,15 +124,27 @@ def _refuse_code(config: dict[str, Any], path: Path) -> None:
 
 def _custom_objects(config: dict[str, Any], folder: str) -> dict[str, Any]:
     """The classes that the file names in modules of the user's own."""
-    found = {}
+    found: dict[str, Any] = {}
     for thing in _objects(config):
-        module = _custom_module(thing)
+        module = _module_of(_name(thing), folder) if _is_nameless(thing) else _custom_module(thing)
         if module is not None:
-            made = getattr(code.load_module(module, folder, _KEY), thing["class_name"], None)
+            made = getattr(code.load_module(module, folder, _KEY), _name(thing), None)
             if made is not None:
-                found[thing.get("registered_name") or thing["class_name"]] = made
-                found[thing["class_name"]] = made
+                found |= dict.fromkeys((thing.get("registered_name") or thing["class_name"], _name(thing)), made)
     return found
+
+
+def _module_of(name: str, folder: str) -> str | None:
+    """The module beside the spec, or in the current folder, in which a class of this name is written."""
+    for place in (Path(folder), Path.cwd()):
+        for module in sorted(set(modules_in(place))):
+            try:
+                written = ast.parse(module.read_bytes()).body
+            except (OSError, SyntaxError, ValueError):
+                continue
+            if any(isinstance(node, ast.ClassDef) and node.name == name for node in written):
+                return ".".join(module.relative_to(place).with_suffix("").parts).removesuffix(".__init__")
+    return None
 
 
 def _set_precision(config: dict[str, Any], precision: str) -> None:
@@ -143,7 +168,7 @@ def _policy(dtype: Any) -> str | None:
 
 def _layers(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The layers of a model and of the models in it; how it was compiled is left alone."""
-    without_compile = {key: entry for key, entry in config.items() if key != "compile_config"}
+    without_compile = {key: entry for key, entry in config.items() if key not in ("compile_config", hdf5.TRAINING)}
     for thing in _objects(without_compile):
         # What Keras writes for tensors and arrays has names such as `__keras_tensor__`.
         is_layer = thing["class_name"] not in ("InputLayer", *_POLICIES) and not thing["class_name"].startswith("__")

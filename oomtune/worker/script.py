@@ -22,7 +22,7 @@ import tensorflow as tf
 from oomtune import stepping
 from oomtune.domain import Purpose, Stage, WorkOrder
 from oomtune.errors import OomtuneError, TrialCrashed
-from oomtune.worker import device, fence, overlay
+from oomtune.worker import device, guard
 from oomtune.worker.loop import settled
 from oomtune.worker.progress import Progress
 from oomtune.worker.training import FitWitness
@@ -44,23 +44,20 @@ def run(order: WorkOrder, progress: Progress, reply: Finish) -> None:
     assert script is not None, "asked only for a script"
     progress.batch_size = candidate.batch_size
     progress.stage = Stage.BUILD
-    keras.config.set_dtype_policy(candidate.precision)
     path = (Path(order.folder) / script.path).resolve()
     steps = _Steps(order, progress, reply)
     _take_over(steps)
     os.chdir(order.folder)
-    overlay.redirect(Path(order.scratch))
-    fence.keep_writes_in(Path(order.scratch))
     sys.argv = [str(path), *script.filled(candidate)]
     sys.path.insert(0, str(path.parent))
     ended = ""
     try:
         runpy.run_path(str(path), run_name="__main__")
     except PermissionError as error:
-        raise TrialCrashed(
-            f"{_KEY}: {script.path} may not write {error.filename} during a trial",
-            hint="what Python itself opens is redirected; other code may write only below the temporary folder",
-        ) from error
+        denied = guard.denied(error, f"{_KEY}: {script.path}")
+        if denied is None:
+            raise
+        raise denied from error
     except SystemExit as error:
         ended = f": sys.exit({error.code!r})" if error.code is not None else ""
         if error.code not in (None, 0):
@@ -93,9 +90,9 @@ class _Steps:
         self.witness = Witness(order, progress)
         self.wanted = steps_wanted(order)
 
-    def begin(self) -> None:
+    def begin(self, model: keras.Model) -> None:
         if self.witness.steps_seen == 0:
-            self._check_precision()
+            self._check_precision(model)
         self.witness.step_begins()
 
     def end(self, loss: float) -> None:
@@ -111,7 +108,7 @@ class _Steps:
     def said(self, loss: Any) -> None:
         """A step of the script's own loop has ended; the next begins at once."""
         if self.witness.steps_seen == 0:
-            self._check_precision()
+            self._check_precision(None)
         self.end(settled(loss))
         self.witness.step_begins()
 
@@ -120,12 +117,16 @@ class _Steps:
         self.progress.stage = Stage.DONE
         self.reply()
 
-    def _check_precision(self) -> None:
+    def _check_precision(self, model: keras.Model | None) -> None:
+        """The policy is the script's own doing, as it will be in training: nothing sets it from outside."""
         policy, wanted = keras.config.dtype_policy().name, self.order.trial.candidate.precision
-        if policy != wanted:
+        layers = [] if model is None else model._flatten_layers()
+        in_layers = wanted != "float32" and any(layer.dtype_policy.name == wanted for layer in layers)
+        if policy != wanted and not in_layers:
             error = TrialCrashed(
                 f"{_KEY}: the script trains under {policy}, and this trial is to be under {wanted}",
-                hint=f"set search.precision: [{policy}], or give the script {{precision}} as an argument",
+                hint=f"set search.precision: [{policy}], or give the script {{precision}} as an argument, and let it "
+                "set that policy",
             )
             self.reply(error)
 
@@ -139,12 +140,13 @@ class _ScriptWitness(FitWitness):
         self.seen_before = -1
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        self.steps.begin()
+        self.steps.begin(self.model)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.steps.end(float((logs or {}).get("loss", 0.0)))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        super().on_epoch_end(epoch, logs)
         if self.steps.witness.steps_seen == self.seen_before:
             self.steps.finish()  # a generator that is used up gives no more
         self.seen_before = self.steps.witness.steps_seen
@@ -167,7 +169,7 @@ def _take_over(steps: _Steps) -> None:
         steps.finish()
 
     def train_on_batch(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
-        steps.begin()
+        steps.begin(self)
         try:
             returned = real_step(self, *args, **kwargs)
         except tf.errors.OpError as error:
@@ -179,7 +181,8 @@ def _take_over(steps: _Steps) -> None:
 
 
 def _as_a_trial(given: dict[str, Any], steps: _Steps) -> dict[str, Any]:
-    """What `fit` is told otherwise: two short epochs' worth of steps with validation between, and nothing written."""
+    """What `fit` is told otherwise: two short epochs' worth of steps with validation between, and nothing of its
+    own written."""
     half = math.ceil(steps.wanted / 2)
     in_an_epoch = steps.wanted if steps.order.trial.purpose is Purpose.CALIBRATE else half
     callbacks = given.get("callbacks") or []

@@ -13,15 +13,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import bfc_memory_map_pb2
-
 from oomtune.domain import WorkOrder
-from oomtune.worker.device import DUMP_PREFIX
+from oomtune.units import MIB
+from oomtune.worker import allocator
 
 _LOOK_EVERY_S = 0.02
 _ASLEEP_FOR_S = 0.3
-_MIB = 1024**2
 
 
 class AllocatorStalled(Exception):
@@ -34,28 +31,17 @@ def watch(order: WorkOrder, on_stall: Callable[[AllocatorStalled], None]) -> Non
         threading.Thread(target=_watch, args=(order, on_stall), daemon=True).start()
 
 
-def forgive(order: WorkOrder) -> None:
-    """A step came to its end, so whatever allocation failed in it succeeded later or did not matter."""
-    for dump in _dumps(order):
-        dump.unlink(missing_ok=True)
-
-
-def _dumps(order: WorkOrder) -> list[Path]:
-    return list(Path(order.scratch).glob(f"{DUMP_PREFIX}_*"))
-
-
 def _watch(order: WorkOrder, on_stall: Callable[[AllocatorStalled], None]) -> None:
     asleep_since: float | None = None
     while True:
         time.sleep(_LOOK_EVERY_S)
-        dumps = _dumps(order)
-        if not dumps or _any_thread_busy():
+        if not allocator.dumps(order) or _any_thread_busy():
             asleep_since = None
             continue
         now = time.monotonic()
         asleep_since = asleep_since or now
         if now - asleep_since >= _ASLEEP_FOR_S:
-            on_stall(AllocatorStalled(_describe(dumps, order)))
+            on_stall(AllocatorStalled(_describe(order)))
 
 
 def _any_thread_busy() -> bool:
@@ -72,14 +58,11 @@ def _state(task: Path) -> str:
         return "X"  # it ended while we looked
 
 
-def _describe(dumps: list[Path], order: WorkOrder) -> str:
-    dump = bfc_memory_map_pb2.MemoryDump()
-    try:
-        dump.ParseFromString(min(dumps).read_bytes())
-    except (DecodeError, FileNotFoundError):
+def _describe(order: WorkOrder) -> str:
+    state = allocator.at_failure(order)
+    if state is None:
         return "TensorFlow's allocator found no room, and no thread was left that could free any"
-    in_use = dump.stats.bytes_in_use / _MIB
     return (
-        f"TensorFlow's allocator ({dump.allocator_name}) found no room for a tensor with {in_use:.1f} MiB of "
-        f"{order.budget.limit_bytes / _MIB:.0f} MiB in use, and no thread was left that could free any"
+        f"TensorFlow's allocator ({state.allocator}) found no room for a tensor with {state.in_use_bytes / MIB:.1f} "
+        f"MiB of {state.limit_bytes / MIB:.0f} MiB in use, and no thread was left that could free any"
     )

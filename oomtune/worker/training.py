@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from oomtune.calibration import next_size
-from oomtune.domain import Candidate, Point, Purpose, Stage, WorkOrder
-from oomtune.worker import agreement, data, device, model
+from oomtune.domain import Candidate, Finding, Point, Purpose, Stage, WorkOrder
+from oomtune.remat import NONE, rematerialise
+from oomtune.worker import agreement, checkpoint, data, device, model
 from oomtune.worker.progress import Progress
 from oomtune.worker.witness import OverBudget, Witness, steps_wanted
 
@@ -33,6 +34,9 @@ def run(order: WorkOrder, progress: Progress) -> None:
         _climb(order, network, progress)
     else:
         _train(order, network, progress)
+    if candidate.remat != NONE and (said := rematerialise(network, candidate.remat).missed()):
+        progress.found(Finding(kind="remat", message=f"remat {candidate.remat}: {said}"))
+    progress.parameters = network.count_params()
     progress.stage = Stage.DONE
 
 
@@ -55,10 +59,14 @@ class FitWitness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships
     def on_test_end(self, logs: Any = None) -> None:
         self.witness.validation_ended()
 
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if self.witness.order.trial.purpose is Purpose.CONFIRM:
+            checkpoint.save(self.model, self.witness.order, self.witness.progress)
+
 
 def _train(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
-    """Steps, a validation pass in the middle, and steps after it: training that goes on after an epoch's end needs
-    more than training that has only begun."""
+    """Two short epochs with what training does at an epoch's end, validation and a checkpoint: training that goes on
+    after that needs more than training that has only begun."""
     candidate, steps = order.trial.candidate, steps_wanted(order)
     progress.stage = Stage.DATA
     if order.trial.buckets:
@@ -71,6 +79,7 @@ def _train(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
         network,
         batches,
         steps=steps,
+        epochs=2,
         witness=Witness(order, progress),
         validation=_validation(order, candidate),
     )
@@ -88,8 +97,9 @@ def _validation(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset | Non
 
 def _climb(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
     """Several sizes in one process, each measured alone; the graph is traced once, for any batch size."""
-    lane, budget_bytes = order.trial.candidate.lane, order.budget.budget_bytes
-    while (size := next_size(order.trial.climb, progress.points, budget_bytes)) is not None:
+    trial, budget_bytes = order.trial, order.budget.budget_bytes
+    lane = trial.candidate.lane
+    while (size := next_size(trial.climb, progress.points, budget_bytes, every=trial.every_size)) is not None:
         progress.batch_size = size
         progress.stage = Stage.DATA
         progress.note(progress.reply(None))
@@ -102,6 +112,7 @@ def _climb(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
             network,
             batches,
             steps=steps_wanted(order) + (2 if near else 0),
+            epochs=2 if near else 1,
             witness=Witness(order, progress),
             validation=_validation(order, lane.at(size)) if near else None,
         )
@@ -116,14 +127,15 @@ def _fit(
     batches: tf.data.Dataset,
     *,
     steps: int,
+    epochs: int,
     witness: Witness,
     validation: tf.data.Dataset | None,
 ) -> None:
-    epochs = 1 if validation is None else 2
     if network.built:
         # What `fit` does for a model that is not built yet. With every variable made beforehand the step is traced
         # once, not twice; the graph is the same.
         network._symbolic_build(data_batch=batches.element_spec)
+    model.bring_update_near(network)
     with warnings.catch_warnings(), contextlib.suppress(OverBudget):
         warnings.filterwarnings("ignore", message="`shuffle=True` was passed")
         network.fit(

@@ -6,9 +6,12 @@ import math
 import time
 
 from oomtune.domain import Purpose, Stage, WorkOrder
-from oomtune.errors import TrialCrashed
-from oomtune.worker import device, stall
+from oomtune.errors import LossNotFinite
+from oomtune.worker import allocator, device
+from oomtune.worker.anatomy import Anatomist
+from oomtune.worker.growth import GrowthWatch
 from oomtune.worker.progress import Progress
+from oomtune.worker.retracing import RetraceWatch
 
 # A size of a climb runs two steps after warm-up: the peak of one alone is noisy.
 CLIMB_STEPS = 2
@@ -38,23 +41,36 @@ class Witness:
         self.warmup_left = order.settings.warmup_steps
         self.steps_seen = 0
         self.began = 0.0
+        self.anatomist = Anatomist(order, progress) if order.trial.dissected else None
+        # What only shows from step to step is looked for where there are enough of them.
+        confirms = order.trial.purpose is Purpose.CONFIRM
+        self.watches = (RetraceWatch(progress), GrowthWatch(progress)) if confirms else ()
 
     def step_begins(self) -> None:
         self.progress.stage = Stage.WARMUP if self.warmup_left else Stage.TRAIN
+        if self.anatomist is not None:
+            self.anatomist.step_begins(self.steps_seen)
+        if not self.warmup_left:
+            for watch in self.watches:
+                watch.step_begins()
         self.began = time.perf_counter()
 
     def step_ended(self, loss: float) -> None:
         """To be called when the device has finished the step. Raises `OverBudget` when that is known."""
-        stall.forgive(self.order)
+        allocator.forgive(self.order)
         step_ms = (time.perf_counter() - self.began) * 1000
         self.steps_seen += 1
         current, self.progress.peak_bytes = device.memory(self.order)
+        if self.anatomist is not None:
+            self.anatomist.step_ended()
         self._check(loss)
         if self.warmup_left:
             self.warmup_left -= 1
         else:
             self.progress.step_ms.append(step_ms)
             self.progress.memory_after_step_bytes.append(current)
+            for watch in self.watches:
+                watch.step_ended()
         if self.progress.peak_bytes > self.order.budget.budget_bytes:
             raise OverBudget
 
@@ -62,7 +78,7 @@ class Witness:
         if math.isfinite(loss):
             return
         precision = self.order.trial.candidate.precision
-        raise TrialCrashed(
+        raise LossNotFinite(
             f"the loss is {loss} at step {self.steps_seen} under {precision}",
             hint="check the loss and the learning rate"
             + ("" if precision == "float32" else f", or leave {precision} out of search.precision"),
@@ -72,6 +88,7 @@ class Witness:
         self.progress.stage = Stage.VALIDATE
 
     def validation_ended(self) -> None:
-        stall.forgive(self.order)
+        allocator.forgive(self.order)
         self.progress.validated = True
+        self.progress.stage = Stage.TRAIN  # what comes now is the epoch's end
         self.progress.peak_bytes = device.memory(self.order)[1]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from tests.conftest import Cli, Ran, processes_with
 
@@ -79,6 +80,23 @@ def explodes():
 
 not_callable = 7
 """
+# Code that leaves things behind when it is imported, and a module that is imported by it.
+UNTIDY = """\
+import os, subprocess
+import keras, numpy as np
+import beside
+open("log.txt", "w").write("imported")
+os.makedirs("runs/today", exist_ok=True)
+os.remove("precious.txt")
+subprocess.run(["touch", "by_a_program"])
+
+def build():
+    assert os.path.exists("runs/today") and open("log.txt").read() == "imported"
+    return keras.Sequential([keras.Input((64,)), keras.layers.Dense(1)])
+
+def data():
+    return np.zeros((50, 64), "float32"), np.zeros((50, 1), "float32")
+"""
 
 
 @pytest.fixture
@@ -97,6 +115,35 @@ def test_a_builder_is_found_beside_the_spec_and_its_noise_stays_off_stdout(probe
     ran = probe("my_models:good", model__args={"units": 4})
     assert ran.code == 0, ran.err
     assert ran.document["best"]["batch_size"] == 8
+
+
+def test_code_that_leaves_things_behind_on_import_leaves_nothing_of_it(
+    cli: Cli, spec_file: Callable[..., Path]
+) -> None:
+    (cli.folder / "untidy.py").write_text(UNTIDY)
+    (cli.folder / "beside.py").write_text("UNITS = 1\n")
+    (cli.folder / "precious.txt").write_text("mine")
+    spec = spec_file(model={"builder": "untidy:build"}, dataset={"python": "untidy:data"}, search__batch_size=8)
+    before = set(cli.folder.rglob("*"))
+    assert cli("init", "made.yaml", "untidy:build").code == 0
+    ran = cli("probe", spec, "--json")
+    assert ran.code == 0, ran.err
+    made = {path.name for path in cli.folder.rglob("*") if "state" not in path.parts and path not in before}
+    assert made == {"made.yaml", "model.tuned.yaml"}
+    assert (cli.folder / "precious.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("entries", [{"model": {"builder": "leaving:it"}}, {"dataset": {"python": "leaving:it"}}])
+def test_a_module_that_ends_the_process_on_import_is_named(
+    cli: Cli, spec_file: Callable[..., Path], entries: dict[str, Any]
+) -> None:
+    (cli.folder / "leaving.py").write_text("import sys\nsys.exit(4)\n")
+    ran = cli("probe", spec_file(**entries), "--json")
+    section, (way, _) = next((section, next(iter(entry.items()))) for section, entry in entries.items())
+    assert ran.code == 6
+    message = f"{section}.{way}: importing 'leaving' ended the process: sys.exit(4)"
+    assert ran.document["error"]["message"] == message
+    assert {path.name for path in cli.folder.iterdir()} == {"leaving.py", "model.yaml", "state"}
 
 
 def test_a_compiled_model_keeps_its_own_optimizer_and_loss(probe: Callable[..., Ran]) -> None:
@@ -155,7 +202,7 @@ def test_a_layer_with_impossible_arguments_is_named_by_its_place(cli: Cli, spec_
         ({"training__optimizer": "adamm"}, "training.optimizer"),
         ({"training__loss": "no_such_loss"}, "training.loss"),
         ({"training__loss": None}, "training.loss is not set"),
-        ({"dataset__synthetic__inputs": {"shape": [63], "dtype": "float32"}}, "63"),
+        ({"dataset__synthetic__inputs": {"shape": [63], "dtype": "float32"}}, "has samples of [63]"),
     ],
 )
 def test_training_that_cannot_be_is_said_in_terms_of_the_spec(
@@ -165,6 +212,10 @@ def test_training_that_cannot_be_is_said_in_terms_of_the_spec(
     assert ran.code == 6
     assert said in ran.document["error"]["message"]
     assert "Traceback" not in ran.err
+    if "samples" in said:
+        assert ran.document["trials"] == [], "said before any trial"
+        assert ran.document["error"]["where"].endswith("model.yaml:16")
+        assert "model.yaml:16: dataset.synthetic.inputs has samples of [63]" in ran.err
 
 
 def test_a_trial_that_hangs_is_ended_at_its_deadline_and_shown_as_such(probe: Callable[..., Ran], marker: str) -> None:
@@ -194,10 +245,21 @@ def test_processes_that_a_model_starts_end_with_their_trial(probe: Callable[...,
     assert processes_with(marker) == []
 
 
-def test_memory_that_grows_from_step_to_step_is_reported_as_a_leak(probe: Callable[..., Ran]) -> None:
+def test_memory_that_grows_from_step_to_step_is_reported_as_a_leak_and_shown_with_its_line(
+    cli: Cli, probe: Callable[..., Ran], tmp_path: Path
+) -> None:
     ran = probe("my_models:leaky", training__run_eagerly=True, search__batch_size=8, trial__confirm_steps=20)
     assert ran.code == 0, ran.err
     assert ran.document["leak_bytes_per_step"] == pytest.approx(200_000, rel=0.3)
+    (finding,) = ran.document["findings"]
+    assert finding["kind"] == "kept_tensors"
+    line = BUILDER.splitlines().index("        self.kept.append(tf.zeros([50_000]))") + 1
+    assert finding["where"] == str(tmp_path / f"my_models.py:{line}")
+    tuned = yaml.safe_load((tmp_path / "model.tuned.yaml").read_text())
+    assert tuned["tuned"]["evidence"]["findings"] == [finding]
+    again = cli("probe", tmp_path / "model.yaml", "-q")
+    assert "Leaky.kept, a list, holds 1 more tensor after each step, 195 KiB a step" in again.out
+    assert f"my_models.py:{line}" in again.out
 
 
 def arrays(path: Path, **kept: Any) -> None:

@@ -80,6 +80,11 @@ def test_a_spec_for_a_script_finds_its_options_and_probes_as_it_is(cli: Cli) -> 
     written = yaml.safe_load((cli.folder / "train.yaml").read_text())
     assert written["model"]["script"]["args"] == ["--bs", "{batch_size}", "--max_len", "{sequence_length}"]
     probes(cli, "train.yaml")
+    (cli.folder / "fed.py").write_text(
+        SCRIPT.replace("given =", "parser.add_argument('--data', required=True)\ngiven =")
+    )
+    ran = cli("init", "fed.py")
+    assert (ran.code, ran.err) == (0, "oomtune: fed.py requires --data: set what begins with SET_ in fed.yaml\n")
 
 
 def test_a_spec_for_nothing_at_all_is_whole() -> None:
@@ -120,4 +125,43 @@ def test_names_that_yaml_would_read_as_something_else_are_quoted() -> None:
 
 def test_a_script_is_read_and_not_run() -> None:
     text = "raise SystemExit\nparser.add_argument('--batch-size')"
-    assert "{batch_size}" in (from_script("t.yaml", "t.py", text) or "")
+    made = from_script("t.yaml", "t.py", text)
+    assert made is not None
+    assert "{batch_size}" in made.text
+
+
+@pytest.mark.parametrize(
+    ("lines", "args", "unset"),
+    [
+        (
+            "parser.add_argument('--batch-size')\nparser.add_argument('-d', '--data-dir', required=True)",
+            ["--batch-size", "{batch_size}", "--data-dir", "SET_DATA_DIR"],
+            ("--data-dir",),
+        ),
+        (
+            "p.add_argument('corpus')\np.add_argument('rest', nargs='*')\np.add_argument('--bs', required=True)\n"
+            "p.add_argument('--size', choices=['small', 'large'], required=True)",
+            ["--bs", "{batch_size}", "--size", "small", "SET_CORPUS"],
+            ("corpus",),
+        ),
+        (
+            "flags.DEFINE_integer('batch_size', 32, 'samples')\nflags.DEFINE_string('data', None, '')\n"
+            "flags.DEFINE_integer('max_len', 8, '')\nflags.mark_flags_as_required(['data'])",
+            ["--batch_size", "{batch_size}", "--max_len", "{sequence_length}", "--data", "SET_DATA"],
+            ("--data",),
+        ),
+        (
+            "@click.option('--batch', type=int, required=True)\n@click.option('--out', required=False)\ndef main(): ...",
+            ["--batch", "{batch_size}"],
+            (),
+        ),
+    ],
+)
+def test_what_a_script_requires_is_filled_in_or_left_to_the_user_in_plain_sight(
+    lines: str, args: list[str], unset: tuple[str, ...]
+) -> None:
+    made = from_script("t.yaml", "t.py", lines)
+    assert made is not None
+    assert yaml.safe_load(made.text)["model"]["script"]["args"] == args
+    assert made.unset == unset
+    assert all(f"requires {name}" in made.text for name in unset)

@@ -13,7 +13,10 @@ from tests.conftest import Cli
 TWO_INPUTS: list[Any] = [
     {"Input": {"name": "words", "shape": ["sequence_length"], "dtype": "int32"}},
     {"Embedding": {"input_dim": 50, "output_dim": 8}},
-    {"Bidirectional": {"layer": {"LSTM": {"units": 4}}, "name": "read"}},
+    {"Bidirectional": {"layer": {"LSTM": {"units": 4, "return_sequences": True}}, "name": "steps"}},
+    {"TimeDistributed": {"layer": {"Dense": {"units": 8}}, "name": "queries"}},
+    {"Attention": {"inbound": ["queries", "steps"]}},
+    {"GlobalMaxPooling1D": {"name": "read"}},
     {"Input": {"name": "about", "shape": [6]}},
     {"own:Gate": {"scale": 2.0, "name": "gated"}},
     {"Concatenate": {"inbound": ["read", "gated"], "name": "both"}},

@@ -48,7 +48,7 @@ def make(batch_size, precision, width=64):
 """
 NETWORK = """\
 import argparse, os, shutil, subprocess, sys
-import keras, numpy as np
+import h5py, keras, numpy as np, tensorflow as tf
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, required=True)
 size = parser.parse_args().batch_size
@@ -75,6 +75,20 @@ model.load_weights("start.weights.h5")
 subprocess.run(["touch", "by_a_subprocess"], check=False)
 with open("precious/notes.txt", "a") as file:
     file.write("added")
+os.rename("precious", "kept")
+assert os.listdir("kept") == ["notes.txt"]
+with h5py.File("new/../features.h5", "w") as file:
+    file["x"] = x[:2]
+assert h5py.File("features.h5")["x"].shape == (2, 64)
+with tf.io.TFRecordWriter("samples.tfrecord") as writer:
+    writer.write(b"one")
+assert len(list(tf.data.TFRecordDataset(["samples.tfrecord"]))) == 1
+samples = tf.data.Dataset.from_tensor_slices((x, y)).cache("cached").repeat().batch(size)
+samples.take(1).save("kept_dataset")
+assert len(list(tf.data.Dataset.load("kept_dataset"))) == 1
+next(iter(samples))
+tf.io.write_file("note.txt", "mine")
+assert tf.io.read_file("note.txt") == b"mine"
 model.fit(x, y, batch_size=size, epochs=2, validation_split=0.1, verbose=2, callbacks=[
     keras.callbacks.ModelCheckpoint("best.keras"), keras.callbacks.TensorBoard("logs")])
 open("never", "w").close()
@@ -174,6 +188,24 @@ def test_a_script_that_catches_the_error_is_still_out_of_memory(host: WorkerHost
 
 
 @pytest.mark.parametrize(
+    ("policy", "kind"),
+    [
+        ("", Kind.CRASH),
+        ("keras.config.set_dtype_policy('mixed_bfloat16')\n", Kind.FITS),
+        ("model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(1, dtype='mixed_bfloat16')])\n", Kind.FITS),
+    ],
+)
+def test_a_script_is_measured_in_the_precision_that_it_sets_itself(
+    host: WorkerHost, tmp_path: Path, policy: str, kind: Kind
+) -> None:
+    text = f"{policy}model.compile('sgd', 'mse')\nmodel.fit(x, y, batch_size=size)\n"
+    outcome = run(host, tmp_path, script(tmp_path, text), search={"precision": ["mixed_bfloat16"]})
+    assert outcome.kind is kind, outcome.error
+    if outcome.error is not None:
+        assert "the script trains under float32, and this trial is to be under mixed_bfloat16" in outcome.error.message
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("sys.exit()", "train.py ended before it had trained a step"),
@@ -182,6 +214,10 @@ def test_a_script_that_catches_the_error_is_still_out_of_memory(host: WorkerHost
         ("keras.config.set_dtype_policy('mixed_float16')\nmodel.fit(x, y)", "trains under mixed_float16"),
         ("y[:] = float('nan')\nmodel.fit(x, y)", "the loss is nan at step 1"),
         ("raise KeyError('mine')", "KeyError: 'mine'"),
+        ("raise PermissionError", "PermissionError"),
+        ("raise PermissionError(13, 'Permission denied', '/nowhere/at/all')", "PermissionError"),
+        ("np.zeros(4).tofile('a')\nos.fork() or os.execvp('touch', ['touch', 'b'])\nos.wait()\nsys.exit(9)", "exit(9)"),
+        ("import posix\nposix.open('made', os.O_CREAT | os.O_WRONLY)", "train.py may not write made during a trial"),
     ],
 )
 def test_a_script_that_does_not_train_is_named_with_what_to_do(
@@ -202,6 +238,8 @@ def test_a_script_needs_no_spec(cli: Cli) -> None:
     assert ran.code == 0, ran.err
     assert "python train.py --batch-size 512" in ran.out
     assert sorted(path.name for path in cli.folder.iterdir()) == ["precious", "state", "train.py", "train.tuned.yaml"]
+    assert cli("report", "train.py", "--json").document["best"]["batch_size"] == 512
+    assert cli("report", "spec.yaml").code == 2  # which there never was
     again = cli("probe", "train.tuned.yaml", "--json")
     assert (again.code, again.document["new_trials"]) == (0, 0), "the tuned config is a spec again"
 
@@ -213,6 +251,14 @@ def test_a_script_needs_no_spec(cli: Cli) -> None:
         (["--script", "missing.py", "--", "{batch_size}"], "no such file"),
         (["--script", "train.sh", "--", "{batch_size}"], "expected a Python file"),
         (["--script", "train.py", "--", "{batch_size}", "{sequence_length}"], "needs search.sequence_length"),
+        (
+            ["--script", "train.py", "--set", "search.precision=[float32,mixed_bfloat16]", "--", "{batch_size}"],
+            "--set search.precision: search.precision: expected one, as {precision} is in none",
+        ),
+        (
+            ["--script", "train.py", "--set", "search.sequence_length=[8]", "--", "{batch_size}"],
+            "expected {sequence_length} in one of them",
+        ),
         (["a.yaml", "b.yaml"], "expected one SPEC"),
         ([], "missing argument 'SPEC'"),
     ],

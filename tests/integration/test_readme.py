@@ -30,6 +30,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Cli:
     """A folder with the README's spec in it, probed by the README's first command."""
     cli = Cli(tmp_path_factory.mktemp("readme"))
     (cli.folder / "model.yaml").write_text(blocks("yaml")[0])
+    (cli.folder / "train.log").write_text(
+        "ResourceExhaustedError: OOM when allocating tensor with shape[64,512] and type float on "
+        "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n"
+    )
     assert cli("probe", "model.yaml").code == 0
     return cli
 
@@ -86,6 +90,17 @@ def test_each_kind_of_data_it_shows_is_accepted_as_it_is_written() -> None:
         assert all("no such" in message for message in problems_with(kind, section)), kind
 
 
+def test_the_snippets_for_pipelines_name_what_there_is_in_five_lines_at_most() -> None:
+    texts = [block for block in blocks("yaml") if "OWNER/oomtune" in block]
+    assert all(len(text.splitlines()) <= 5 for text in texts)
+    (step,), (hooks,) = map(yaml.safe_load, texts)
+    action = yaml.safe_load((ROOT / step["uses"].partition("@")[0].partition("oomtune/")[2] / "action.yml").read_text())
+    assert set(step["with"]) <= set(action["inputs"])
+    (hook,) = hooks["hooks"]
+    assert hook["id"] == yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())[0]["id"]
+    assert re.search(hook["files"], "configs/lstm.yaml")
+
+
 def problems_with(kind: str, section: object) -> list[str]:
     from oomtune.errors import SpecProblem
     from oomtune.spec import load_spec
@@ -105,7 +120,7 @@ def test_the_figures_beside_other_searches_are_those_of_the_benchmark() -> None:
 
 
 def test_it_is_short_and_its_links_lead_somewhere() -> None:
-    assert len(README.splitlines()) < 280
+    assert len(README.splitlines()) < 360
     for target in re.findall(r"\]\(([^)]+)\)", README):
         assert (ROOT / target).exists(), target
 
@@ -115,4 +130,4 @@ def test_the_top_level_holds_only_what_it_should() -> None:
     top = {Path(line).parts[0] for line in listed.splitlines()}
     visible = {name for name in top if not name.startswith(".")}
     assert visible == {"LICENSE", "Makefile", "README.md", "configs", "oomtune", "pyproject.toml", "tests"}
-    assert top - visible == {".ci", ".github", ".gitignore"}
+    assert top - visible == {".ci", ".github", ".gitignore", ".pre-commit-hooks.yaml"}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import keras
 import pytest
 
@@ -64,6 +66,7 @@ def test_each_precision_takes_effect_and_what_was_kept_apart_stays(tmp_path: Pat
     policies = [layer.dtype_policy.name for layer in model.layers]
     assert policies[:3] == [precision] * 3
     assert model.count_params() == text_model(None).count_params()
+    assert model.compiled, "as it was saved"
 
 
 def test_a_model_saved_in_mixed_precision_keeps_its_float32_output(tmp_path: Path) -> None:
@@ -76,9 +79,10 @@ def test_a_model_saved_in_mixed_precision_keeps_its_float32_output(tmp_path: Pat
     assert [layer.dtype_policy.name for layer in model.layers] == ["mixed_bfloat16"] * 3 + ["float32"]
 
 
+@pytest.mark.parametrize("file", ["model.keras", "model.h5", "model.json"])
 @pytest.mark.parametrize("length", [None, 32])
-def test_the_input_takes_the_length_under_trial(tmp_path: Path, length: int | None) -> None:
-    model = build(save(text_model(length), tmp_path / "model.keras"), sequence_length=16)
+def test_the_input_takes_the_length_under_trial(tmp_path: Path, file: str, length: int | None) -> None:
+    model = build(save(text_model(length), tmp_path / file), sequence_length=16)
     assert model.input_shape == (None, None if length is None else 16)
     assert model(keras.ops.zeros((2, 16), "int32")).shape == (2, 1)
 
@@ -92,15 +96,16 @@ def test_a_branched_model_is_rebuilt_too(tmp_path: Path) -> None:
     assert model.layers[-1].compute_dtype == "bfloat16"
 
 
-def test_a_length_that_the_layers_do_not_allow_is_said_with_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["model.keras", "model.h5", "model.json"])
+def test_a_length_that_the_layers_do_not_allow_is_said_with_what_to_do(tmp_path: Path, file: str) -> None:
     fixed = keras.Sequential([keras.Input((12,)), keras.layers.Reshape((3, 4)), keras.layers.LSTM(2)])
-    path = save(fixed, tmp_path / "model.keras")
+    path = save(fixed, tmp_path / file)
     with pytest.raises(TrialCrashed, match="saved with 12 steps a sample and can't be rebuilt with 10") as refused:
         build(path, sequence_length=10)
     assert "search.sequence_length: 12" in refused.value.hint
 
 
-@pytest.mark.parametrize("file", ["model.keras", "model.json"])
+@pytest.mark.parametrize("file", ["model.keras", "model.h5", "model.json"])
 def test_code_in_the_file_is_refused_until_it_is_allowed(tmp_path: Path, file: str) -> None:
     model = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x * 2)])
     path = save(model, tmp_path / file)
@@ -109,17 +114,29 @@ def test_code_in_the_file_is_refused_until_it_is_allowed(tmp_path: Path, file: s
     assert len(build(path, allow_code=True).layers) == 1
 
 
+@pytest.mark.parametrize("file", ["model.keras", "model.h5", "model.json"])
 def test_a_class_of_ones_own_is_imported_only_when_that_is_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
     (tmp_path / "own_layers_here.py").write_text(OWN_LAYER)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_layers_here", raising=False)
     import own_layers_here  # type: ignore[import-not-found]
 
-    path = save(keras.Sequential([keras.Input((4,)), own_layers_here.Gate()]), tmp_path / "model.keras")
+    path = save(keras.Sequential([keras.Input((4,)), own_layers_here.Gate()]), tmp_path / file)
     with pytest.raises(TrialCrashed, match="the class 'Gate', which is not part of Keras"):
         build(path)
     assert type(build(path, allow_code=True).layers[0]).__name__ == "Gate"
+
+
+def test_weights_are_not_read_and_neither_is_a_file_that_holds_nothing_else(tmp_path: Path) -> None:
+    path = save(text_model(None), tmp_path / "model.h5")
+    with h5py.File(path, "a") as file:
+        del file["model_weights"]
+    assert build(path, sequence_length=16).compiled
+    text_model(None).save_weights(tmp_path / "only.weights.h5")
+    with pytest.raises(TrialCrashed, match=r"can't be read: .*it may hold weights alone"):
+        build(tmp_path / "only.weights.h5")
 
 
 @pytest.mark.parametrize(

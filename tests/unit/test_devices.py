@@ -94,6 +94,16 @@ def test_a_card_by_name_gives_the_cpu_its_budget_and_a_warning() -> None:
 T4 = Gpu(name="Tesla T4", memory_limit_bytes=13 * GIB)
 
 
+def test_what_only_a_gpu_has_is_said_to_do_nothing_on_a_cpu() -> None:
+    asked = DeviceRequest(kind="cpu", memory_limit_bytes=2**20, allocator="cuda_malloc_async", memory_growth=True)
+    said = resolve(asked, ()).notices
+    assert [notice.partition(" does nothing here")[0] for notice in said] == [
+        "device.allocator: cuda_malloc_async",
+        "device.memory_growth: true",
+    ]
+    assert resolve(DeviceRequest(kind="cpu", memory_limit_bytes=2**20), ()).notices == ()
+
+
 def test_auto_takes_a_gpu_when_tensorflow_sees_one() -> None:
     found = resolve(DeviceRequest(), (T4,))
     assert (found.device.kind, found.device.name, found.budget.limit_bytes) == ("gpu", "Tesla T4", 13 * GIB)

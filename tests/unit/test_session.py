@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -59,7 +60,7 @@ def probe(
     device: Device = CPU,
     earlier: Sequence[TrialRecord] = (),
     limits: Limits = NO_LIMITS,
-    clock: float = 0.0,
+    clock: float | Callable[[], float] = 0.0,
     kept: list[TrialRecord] | None = None,
     observer: SilentObserver | None = None,
 ) -> ProbeResult:
@@ -72,7 +73,7 @@ def probe(
         earlier=earlier,
         observer=observer or SilentObserver(),
         limits=limits,
-        clock=lambda: clock,
+        clock=clock if callable(clock) else lambda: clock,
     )
 
 
@@ -108,6 +109,17 @@ def test_limits_stop_it_in_order_with_the_best_so_far() -> None:
     assert (late.verdict, late.records, late.best) == (Verdict.STOPPED, (), None)
     assert late.problem is not None
     assert "--time-limit" in late.problem.message
+
+
+def test_a_deadline_in_the_middle_keeps_the_best_so_far() -> None:
+    """Each trial takes a second here."""
+    device = fake()
+    result = probe(device, device.budget, limits=Limits(deadline=1.5), clock=lambda: float(len(device.ran)), spec=SPEC)
+    assert result.verdict is Verdict.STOPPED
+    assert len(result.records) == 2
+    assert result.best is not None
+    assert result.problem is not None
+    assert "--time-limit after 2 more trials" in result.problem.message
 
 
 def test_a_limit_reached_just_when_the_answer_is_known_is_no_stop() -> None:
@@ -151,10 +163,46 @@ def test_an_interruption_keeps_what_was_known() -> None:
     assert probe(fake(), device.budget, earlier=kept).verdict is Verdict.TUNED
 
 
+class Noticing(SilentObserver):
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
+@pytest.mark.parametrize(
+    ("turns_need", "said"),
+    [
+        (1.0, []),
+        (50.0, ["no buckets: in 12 trials by turns they never stayed within the budget, however small"]),
+        (None, ["no buckets: the model takes one length only"]),
+    ],
+)
+def test_buckets_that_are_given_up_are_said_so_once(turns_need: float | None, said: list[str]) -> None:
+    space = dataclasses.replace(
+        SPEC.space,
+        sequence_lengths=(256,),
+        length_counts=((10, 500), (20, 800), (40, 400), (90, 100), (256, 5)),
+        most_buckets=4,
+        resolution=0.02,
+    )
+    device = FakeDevice(
+        limit_bytes=10_100_000,
+        law=lambda candidate: 100_000 + 100 * candidate.batch_size * (candidate.sequence_length or 1),
+        turns_need=turns_need,
+    )
+    observer = Noticing()
+    result = probe(device, device.budget, spec=dataclasses.replace(SPEC, space=space), observer=observer)
+    assert result.verdict is Verdict.TUNED
+    assert (result.buckets is None) == bool(said)
+    assert observer.notices == said
+
+
 def test_a_number_is_the_same_in_the_table_and_in_the_document() -> None:
     device = fake()
     result = probe(device, device.budget)
-    rows, document = dict(answer_rows(result)), probe_document(result, 0)
+    rows, document = dict(answer_rows(result)), probe_document(result)
     assert rows["batch size"] == str(document["best"]["batch_size"]) == "180"
     assert rows["trials"].startswith(str(len(document["trials"])))
     assert "20 steps" in rows["confirmed"]

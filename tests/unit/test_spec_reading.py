@@ -97,9 +97,6 @@ trial:
         ({"search__batch_size": {"min": 5, "max": 7, "multiple_of": 8}}, "no multiple of 8 lies between 5 and 7"),
         ({"search__batch_size": {"min": 1}}, "search.batch_size.max: this key is missing"),
         ({"search__batch_size": {"max": 9, "mutliple_of": 3}}, "mutliple_of: unknown key; did you mean 'multiple_of'?"),
-        ({"search__sequence_length": {"max": 10**6}}, "gives 1,000,000 lengths"),
-        ({"search__objective": "sequence_length"}, "search.objective: needs search.sequence_length, which is not set"),
-        ({"search__remat": ["full"]}, "search.remat[0]: expected none; got 'full'"),
         ({"search__resolution": "fine"}, "search.resolution: expected a number; got 'fine'"),
         (
             {"model__builder": "m:build"},
@@ -123,7 +120,6 @@ trial:
         ({"dataset__npz": {"path": "x" * 300}}, "dataset.npz.path: no such file"),
         ({"name": float("inf")}, "holds something that is not plain data"),
         ({"dataset__synthetic__inputs__dtype": "int33"}, "dataset.synthetic.inputs.dtype: expected float32"),
-        ({"training__effective_batch_size": 2, "search__batch_size": [4, 8]}, "expected at least the smallest batch"),
         ({"training__metrics": "accuracy"}, "training.metrics: expected a list; got 'accuracy'"),
         (
             {"training__validation_batch_size": "all"},

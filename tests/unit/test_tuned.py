@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from oomtune import load_tuned
 from oomtune.errors import OutputNotWritable, UsageProblem
-from oomtune.tuned import check_output, write_tuned
+from oomtune.spec import load_spec
+from oomtune.tuned import check_output, origin_from, write_tuned
+from tests.specs import small_spec
 
-VALUES = {
+VALUES: dict[str, Any] = {
     "training": {"optimizer": {"class_name": "AdamW", "config": {"learning_rate": 1e-05}}, "loss": "mse"},
     "tuned": {
         "format": 1,
@@ -75,3 +78,27 @@ def test_a_file_without_an_answer_says_how_to_get_one(tmp_path: Path, text: str 
         path.write_text(text)
     with pytest.raises(UsageProblem):
         load_tuned(path)
+
+
+def test_buckets_that_do_not_pair_up_are_said_with_file_and_key(tmp_path: Path) -> None:
+    path = tmp_path / "model.tuned.yaml"
+    buckets = {"bucket_boundaries": [8, 16], "bucket_batch_sizes": [4]}
+    write_tuned(path, {**VALUES, "tuned": {**VALUES["tuned"], **buckets}})
+    with pytest.raises(UsageProblem, match=r"model.tuned.yaml: tuned.bucket_batch_sizes: expected .* 2 .* found 1"):
+        load_tuned(path)
+
+
+def test_a_tuned_config_names_its_spec_and_what_flags_had_set_in_it(tmp_path: Path) -> None:
+    spec, output = tmp_path / "net.yml", tmp_path / "out" / "other.yaml"
+    spec.write_text(yaml.safe_dump(small_spec()))
+    output.parent.mkdir()
+    loaded = load_spec(spec, settings=["search.resolution=0.1"], flags={"device.like": ("--like", "T4")})
+    assert loaded.overridden == ("search.resolution", "device.like", "device.memory_limit")
+    origin = origin_from(output, loaded.source, loaded.overridden)
+    assert origin["spec"] == "../net.yml"
+    tuned = {**VALUES["tuned"], "evidence": {**VALUES["tuned"]["evidence"], **origin}, "folder": ".."}
+    write_tuned(output, {**loaded.values, "tuned": tuned})
+    again = load_spec(output, settings=["trial.steps=2"])
+    assert again.source == spec
+    assert again.overridden == (*loaded.overridden, "trial.steps")
+    assert origin_from(output, load_spec(small_spec()).source, ()) == {}

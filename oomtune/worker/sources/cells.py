@@ -9,6 +9,7 @@ import numpy as np
 from oomtune.domain import Columns, CsvData
 from oomtune.errors import DataUnreadable
 from oomtune.worker.sources.rows import Row, columns_in
+from oomtune.worker.sources.source import each
 from oomtune.worker.sources.stream import Raw
 
 _INT32_END = 2**31
@@ -27,14 +28,9 @@ class CsvCells:
             self.sample(row, where)
 
     def sample(self, row: dict[str, str], where: str) -> Raw:
-        inputs, targets = self._data.inputs, self._data.targets
         return (
-            {name: self._input(columns, row, where) for name, columns in inputs.items()}
-            if isinstance(inputs, dict)
-            else self._input(inputs, row, where),
-            {name: self._target(columns, row, where) for name, columns in targets.items()}
-            if isinstance(targets, dict)
-            else self._target(targets, row, where),
+            each(lambda columns: self._input(columns, row, where), self._data.inputs),
+            each(lambda columns: self._target(columns, row, where), self._data.targets),
             where,
         )
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from oomtune.domain import Columns, JsonlData, Names
+from oomtune.domain import Columns, JsonlData
 from oomtune.errors import DataUnreadable
 from oomtune.worker.sources.problems import not_there
 from oomtune.worker.sources.rows import Row
+from oomtune.worker.sources.source import each
 from oomtune.worker.sources.stream import Raw
 
 _INT32 = np.iinfo(np.int32)
@@ -27,15 +28,10 @@ class JsonFields:
 
     def sample(self, row: dict[str, Any], where: str) -> Raw:
         return (
-            self._side("inputs", self._data.inputs, row, where),
-            self._side("targets", self._data.targets, row, where),
+            each(lambda columns: self._columns("inputs", columns, row, where), self._data.inputs),
+            each(lambda columns: self._columns("targets", columns, row, where), self._data.targets),
             where,
         )
-
-    def _side(self, side: str, names: Names, row: dict[str, Any], where: str) -> Any:
-        if isinstance(names, dict):
-            return {name: self._columns(side, columns, row, where) for name, columns in names.items()}
-        return self._columns(side, names, row, where)
 
     def _columns(self, side: str, columns: Columns, row: dict[str, Any], where: str) -> Any:
         if isinstance(columns, str):

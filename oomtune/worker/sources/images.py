@@ -27,6 +27,7 @@ def images_source(data: ImagesData, folder: str, bounds: Bounds) -> Source:
         share_read=lambda: count.given / len(chosen),
         partial=lambda: len(found) if len(found) > len(chosen) else None,
         name=str(Path(folder, data.paths[0])),
+        key="dataset.images.path",
         axes={"": Axis.NOT_A_SEQUENCE},
     )
 
@@ -64,6 +65,7 @@ def _decoded(images: list[tuple[Path, int]], data: ImagesData) -> Iterator[Sampl
             raise unreadable(
                 path,
                 reason_of(error),
+                "dataset.images.path",
                 f"the image is damaged or cut short, or has no {data.channels} channels; remove it",
             ) from None
         yield image, np.array(number, dtype=np.int32)

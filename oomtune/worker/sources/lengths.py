@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,53 +17,96 @@ _SIDES = ("inputs", "targets")
 
 
 class Lengths:
-    """The lengths of samples as they come: the size of axis 0 of the first input that is a sequence."""
+    """The lengths of samples as they come, and the longest of them.
 
-    def __init__(self, axes: Mapping[str, Axis]) -> None:
+    A sample is as long as the longest of its parts that are sequences: those that are known to be, and those whose size
+    turns out to differ from one sample to the next.
+    """
+
+    def __init__(self, axes: Mapping[str, Axis], bounds: Bounds) -> None:
         self._axes = axes
-        self._input: str | None = None
-        self._padded = False
-        self._only_if_they_differ = False
-        self._begun = False
+        self._bounds = bounds
+        self._measured: dict[str, bool] = {}
+        """The parts that count, and whether trailing zeros of theirs are padding."""
+        self._sizes: dict[str, int] = {}
         self._counts: Counter[int] = Counter()
+        self._worst: list[tuple[int, int, Sample]] = []
+        self._longest: dict[str, tuple[int, Sample]] = {}
+        self._seen = 0
 
-    def of(self, inputs: Any) -> int:
-        """The length of this sample, which is counted; 0 when samples have none."""
-        arrays = by_name(inputs)
-        if not self._begun:
-            self._begin(arrays)
-        if self._input is None:
-            return 0
-        array = arrays[self._input]
-        length = max(1, _unpadded_length(array) if self._padded else len(array))
+    def look(self, sample: Sample) -> None:
+        parts = _parts(sample)
+        if not self._seen:
+            self._measured = _known_sequences(by_name(sample[0]), self._axes)
+            self._sizes = {name: len(array) for name, array in parts.items() if array.ndim}
+        self._look_for_other_sizes(parts, sample)
+        length = max((_length(parts[name], padded) for name, padded in self._measured.items()), default=0)
         self._counts[length] += 1
-        return length
+        self._seen += 1
+        # The count makes entries differ, so that samples themselves are never compared.
+        entry = (length, -self._seen, sample)
+        if len(self._worst) < self._bounds.worst:
+            heapq.heappush(self._worst, entry)
+        elif length > self._worst[0][0]:
+            heapq.heapreplace(self._worst, entry)
+
+    def _look_for_other_sizes(self, parts: dict[str, Any], sample: Sample) -> None:
+        for name, size in self._sizes.items():
+            found = len(parts[name])
+            if name not in self._longest or found > self._longest[name][0]:
+                self._longest[name] = (found, sample)
+            if found != size and name not in self._measured:
+                self._measured[name] = False
+                self._raise_to(max(1, size))
+
+    def _raise_to(self, size: int) -> None:
+        """Another part counts from here on; in all samples up to now it had this size. Their order stays."""
+        counts = Counter({max(length, size): 0 for length in self._counts})
+        for length, many in self._counts.items():
+            counts[max(length, size)] += many
+        self._counts = counts
+        self._worst = [(max(length, size), number, sample) for length, number, sample in self._worst]
 
     @property
-    def input(self) -> str | None:
-        """The name of the input that lengths are measured on."""
-        return None if self._only_if_they_differ and len(self._counts) < 2 else self._input
+    def measured(self) -> tuple[str, ...]:
+        """The parts that lengths are measured on."""
+        return tuple(self._measured)
 
     def counted(self) -> tuple[tuple[int, int], ...]:
-        """Each length with how many samples have it, ascending."""
-        if self._only_if_they_differ and len(self._counts) < 2:
-            return ()
-        return tuple(sorted(self._counts.items()))
+        """Each length with how many samples have it, ascending; nothing when samples have none."""
+        return tuple(sorted(self._counts.items())) if self._measured else ()
 
-    def _begin(self, arrays: dict[str, Any]) -> None:
-        self._begun = True
-        for name, array in arrays.items():
-            axis = self._axes.get(name, Axis.FIXED)
-            if is_sequence(array.ndim + 1, array.dtype.kind, axis):
-                self._input = name
-                self._padded = axis is Axis.FIXED and array.ndim == 1
-                return
-        # A list of fractions may be a vector or a sequence: its sizes tell.
-        unclear = [
-            name for name, array in arrays.items() if array.ndim and self._axes.get(name, Axis.FIXED) is Axis.UNKNOWN
-        ]
-        if unclear:
-            self._input, self._only_if_they_differ = unclear[0], True
+    def longest_first(self) -> list[Sample]:
+        """The longest samples, the first of them on a tie; after them those with the longest of each other part: a
+        batch may hold both."""
+        ordered = sorted(self._worst, key=lambda entry: entry[:2])[::-1]
+        kept = within(self._bounds, [sample for _, _, sample in ordered])
+        for name in self._measured:
+            size, sample = self._longest.get(name, (0, None))
+            if sample is not None and all(len(_parts(one)[name]) < size for one in kept):
+                kept.append(sample)
+        return kept
+
+
+def _parts(sample: Sample) -> dict[str, Any]:
+    """The arrays of a sample by side and name, such as `inputs.words`."""
+    sides = zip(_SIDES, sample, strict=True)
+    return {f"{side}.{name}": array for side, arrays in sides for name, array in by_name(arrays).items()}
+
+
+def _known_sequences(inputs: dict[str, Any], axes: Mapping[str, Axis]) -> dict[str, bool]:
+    """The inputs that are sequences before a second sample was seen: all that are said to vary, or else the first that
+    looks like one. A list of fractions may be a vector: whether its sizes differ will tell."""
+    found: dict[str, bool] = {}
+    for name, array in inputs.items():
+        axis = axes.get(name, Axis.FIXED)
+        if is_sequence(array.ndim + 1, array.dtype.kind, axis) and (not found or axis is Axis.VARIES):
+            found[f"inputs.{name}"] = axis is Axis.FIXED and array.ndim == 1
+    return found
+
+
+def _length(array: Any, padded: bool) -> int:
+    return max(1, _unpadded_length(array) if padded else len(array))
 
 
 def is_sequence(rank: int, kind: str, axis: Axis) -> bool:
@@ -88,32 +131,17 @@ def lengths_of_rows(inputs: Any) -> tuple[str | None, Any]:
     return None, None
 
 
-class Sizes:
-    """Which parts of samples differ in the size of their first axis."""
-
-    def __init__(self) -> None:
-        self._first: dict[str, int] = {}
-        self.varying: set[str] = set()
-
-    def look(self, sample: Sample) -> None:
-        for side, arrays in zip(_SIDES, sample, strict=True):
-            for name, array in by_name(arrays).items():
-                if array.ndim and self._first.setdefault(f"{side}.{name}", len(array)) != len(array):
-                    self.varying.add(f"{side}.{name}")
-
-
-def sequences(samples: list[Sample], measured: str | None, varying: Set[str] = frozenset()) -> tuple[str, ...]:
-    """The parts that are as long as their sample: those that vary, the one that lengths are measured on, and those of
-    its size that hold tokens, or a vector for each step. A vector of fractions of that size is none."""
-    found = set(varying)
-    if measured is not None:
-        sizes = [len(by_name(sample[0])[measured]) for sample in samples]
-        found.add(f"inputs.{measured}")
-        for index, side in enumerate(_SIDES):
-            for name, array in by_name(samples[0][index]).items():
-                by_step = array.ndim > 1 or (array.ndim == 1 and array.dtype.kind in "iu")
-                if by_step and sizes == [len(by_name(sample[index])[name]) for sample in samples]:
-                    found.add(f"{side}.{name}")
+def sequences(samples: list[Sample], measured: Iterable[str]) -> tuple[str, ...]:
+    """The parts that are as long as their sample: those that lengths are measured on, and those of their sizes that
+    hold tokens, or a vector for each step. A vector of fractions of that size is none."""
+    kept = [_parts(sample) for sample in samples]
+    found = set(measured)
+    for reference in measured:
+        sizes = [len(parts[reference]) for parts in kept]
+        for name, array in kept[0].items():
+            by_step = array.ndim > 1 or (array.ndim == 1 and array.dtype.kind in "iu")
+            if by_step and sizes == [len(parts[name]) for parts in kept]:
+                found.add(name)
     return tuple(sorted(found))
 
 
@@ -127,27 +155,6 @@ def _unpadded(rows: Any) -> Any:
     tokens = rows != 0
     lengths = rows.shape[1] - np.argmax(tokens[:, ::-1], axis=1)
     return np.where(tokens.any(axis=1), lengths, 1)
-
-
-class Worst:
-    """The longest samples of a stream, the first of them on a tie."""
-
-    def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
-        self._kept: list[tuple[int, int, Sample]] = []
-        self._seen = 0
-
-    def offer(self, length: int, sample: Sample) -> None:
-        # The count makes entries differ, so that samples themselves are never compared.
-        self._seen += 1
-        entry = (length, -self._seen, sample)
-        if len(self._kept) < self._bounds.worst:
-            heapq.heappush(self._kept, entry)
-        elif length > self._kept[0][0]:
-            heapq.heapreplace(self._kept, entry)
-
-    def longest_first(self) -> list[Sample]:
-        return within(self._bounds, [sample for _, _, sample in sorted(self._kept, key=lambda entry: entry[:2])[::-1]])
 
 
 def within(bounds: Bounds, samples: list[Sample]) -> list[Sample]:

@@ -22,8 +22,10 @@ _UNPACKS_TO = 4
 class Lines:
     """The lines of some files. What has been read so far, and where the last line stood, can be asked at any time."""
 
-    def __init__(self, files: list[Path], bounds: Bounds, *, from_start: bool = False) -> None:
+    def __init__(self, files: list[Path], bounds: Bounds, key: str, *, from_start: bool = False) -> None:
         self.files = files
+        self.key = key
+        """The entry of the spec that names them."""
         self._sizes = {file: file.stat().st_size for file in files}
         self._total = sum(self._sizes.values())
         likely = sum(size * (_UNPACKS_TO if file.suffix == ".gz" else 1) for file, size in self._sizes.items())
@@ -64,7 +66,7 @@ class Lines:
             with file.open("rb") as raw:
                 yield from map(self._decoded, self._packed(raw) if file.suffix == ".gz" else self._plain(raw))
         except (OSError, EOFError, zlib.error) as error:
-            raise unreadable(self.where, error, "the file is damaged or cut short; write it again") from None
+            raise unreadable(self.where, error, self.key, "the file is damaged or cut short; write it again") from None
 
     def _plain(self, raw: IO[bytes]) -> Iterator[bytes]:
         position = 0
@@ -99,7 +101,8 @@ class Lines:
             self._number += 1
         if len(line) == _LONGEST_LINE_BYTES:
             raise DataUnreadable(
-                f"{self.where}: a line longer than {_LONGEST_LINE_BYTES:,} bytes", hint="expected one sample a line"
+                f"{self.where}: a line longer than {_LONGEST_LINE_BYTES:,} bytes ({self.key})",
+                hint="expected one sample a line",
             )
         return line
 
@@ -118,6 +121,6 @@ class Lines:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise unreadable(
-                self.where, f"byte {error.start + 1} of the line is not UTF-8", "save it as UTF-8"
+                self.where, f"byte {error.start + 1} of the line is not UTF-8", self.key, "save it as UTF-8"
             ) from None
         return text.removeprefix("\ufeff") if self._number == 1 else text

@@ -30,7 +30,7 @@ def python_source(name: str, folder: str, bounds: Bounds) -> Source:
     if any(isinstance(array, tf.RaggedTensor) for array in (*by_name(inputs).values(), *by_name(targets).values())):
         _refuse_differing_counts([*by_name(inputs).values(), *by_name(targets).values()], name)
         return _of_pipeline(tf.data.Dataset.from_tensor_slices((inputs, targets)), name, bounds)
-    return held_source(inputs, targets, name=f"{_KEY} ({name})", called={})
+    return held_source(inputs, targets, name=name, key=_KEY, called={})
 
 
 def _side(side: str, arrays: Any, name: str) -> Any:
@@ -45,7 +45,7 @@ def _array(what: str, array: Any, name: str) -> Any:
     if not isinstance(array, np.ndarray | tf.Tensor):
         raise DataUnreadable(f"{_KEY}: {name} returned {_described(array)} as {what}", hint=_EXPECTED)
     array = array.numpy() if isinstance(array, tf.Tensor) else array
-    return usable(_without_objects(array), f"{_KEY} ({name}): {what}", text=True)
+    return usable(_without_objects(array), f"{name}: {what}", _KEY, text=True)
 
 
 def _without_objects(array: Any) -> Any:

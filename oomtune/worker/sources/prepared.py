@@ -13,7 +13,7 @@ from oomtune.domain import ArrayNames, TfdsData, Tokenizer
 from oomtune.errors import DataUnreadable
 from oomtune.worker.sources.pipelines import axes_of, elements, pipeline_source
 from oomtune.worker.sources.problems import not_there, unreadable
-from oomtune.worker.sources.source import Axis, Bounds, Source, by_name
+from oomtune.worker.sources.source import Axis, Bounds, Source, by_name, each
 from oomtune.worker.sources.stream import Checker, Raw, finished, texts_in
 from oomtune.worker.sources.tokens import tokenize_with
 
@@ -27,11 +27,13 @@ def tfds_source(data: TfdsData, tokenizer: Tokenizer, folder: str, bounds: Bound
     def samples() -> Iterator[Raw]:
         for number, element in enumerate(elements(pipeline, name), 1):
             where = f"{name}, sample {number}"
-            yield _texts(element, data.inputs, where), _texts(element, data.targets, where), where
+            inputs, targets = (_texts(element, names, where) for names in (data.inputs, data.targets))
+            yield inputs, targets, where
 
     tokenize = tokenize_with(tokenizer, folder, lambda: texts_in(samples()))
     checker = Checker("dataset.tfds", data.inputs, data.targets)
     source = pipeline_source(finished(samples(), checker, tokenize), pipeline, name, bounds)
+    source.key = "dataset.tfds.path"
     specs = {key: pipeline.element_spec[feature] for key, feature in by_name(data.inputs).items()}
     source.axes = {key: Axis.VARIES if spec.dtype == tf.string else axes_of(spec)[""] for key, spec in specs.items()}
     targets = [pipeline.element_spec[feature] for feature in by_name(data.targets).values()]
@@ -52,7 +54,9 @@ def _opened(data: TfdsData, path: Path) -> tf.data.Dataset:
     try:
         builder = library.builder_from_directory(str(path))
     except (OSError, ValueError, tf.errors.OpError) as error:
-        raise unreadable(path, error, "expected the folder of a version, which holds dataset_info.json") from None
+        raise unreadable(
+            path, error, "dataset.tfds.path", "expected the folder of a version, which holds dataset_info.json"
+        ) from None
     base = data.split.partition("[")[0]
     if "+" not in data.split and base != "all" and base not in builder.info.splits:
         raise not_there(path, "split", base, "dataset.tfds.split", list(builder.info.splits))
@@ -60,7 +64,7 @@ def _opened(data: TfdsData, path: Path) -> tf.data.Dataset:
         return builder.as_dataset(split=data.split, shuffle_files=False)
     except (OSError, ValueError, KeyError, AssertionError, tf.errors.OpError) as error:
         raise unreadable(
-            f"{path}, split {data.split}", error, "check dataset.tfds.split; nothing is downloaded"
+            f"{path}, split {data.split}", error, "dataset.tfds.split", "check the split; nothing is downloaded"
         ) from None
 
 
@@ -74,13 +78,11 @@ def _refuse_missing_features(pipeline: tf.data.Dataset, data: TfdsData, path: Pa
 
 
 def _picked(element: dict[str, Any], names: ArrayNames) -> Any:
-    return {key: element[name] for key, name in names.items()} if isinstance(names, dict) else element[names]
+    return each(lambda name: element[name], names)
 
 
 def _texts(element: dict[str, Any], names: ArrayNames, where: str) -> Any:
-    if isinstance(names, dict):
-        return {key: _text(element[name], name, where) for key, name in names.items()}
-    return _text(element[names], names, where)
+    return each(lambda name: _text(element[name], name, where), names)
 
 
 def _text(value: Any, name: str, where: str) -> Any:
@@ -91,4 +93,5 @@ def _text(value: Any, name: str, where: str) -> Any:
     try:
         return bytes(value.item()).decode("utf-8")
     except UnicodeDecodeError:
-        raise unreadable(where, f"feature {name!r} is not UTF-8 text", "choose another feature") from None
+        reason = f"feature {name!r} is not UTF-8 text"
+        raise unreadable(where, reason, "dataset.tfds", "choose another feature") from None

@@ -38,5 +38,5 @@ def reason_of(error: Exception) -> str:
     return " ".join(_GRAPH_NODES.sub("", str(error)).split())
 
 
-def unreadable(where: object, reason: object, hint: str) -> DataUnreadable:
-    return DataUnreadable(f"{where} can't be read: {reason}", hint=hint)
+def unreadable(where: object, reason: object, key: str, hint: str) -> DataUnreadable:
+    return DataUnreadable(f"{where} can't be read: {reason} ({key})", hint=hint)

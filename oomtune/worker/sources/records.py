@@ -11,13 +11,14 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from oomtune.domain import ArrayNames, Feature, TfrecordData, Tokenizer
+from oomtune.domain import Feature, TfrecordData, Tokenizer
 from oomtune.errors import DataUnreadable
 from oomtune.worker.sources.problems import files_of, not_there, reason_of, unreadable
-from oomtune.worker.sources.source import Axis, Bounds, Source, by_name
+from oomtune.worker.sources.source import Axis, Bounds, Source, by_name, each
 from oomtune.worker.sources.stream import Checker, Count, Raw, finished, texts_in
 from oomtune.worker.sources.tokens import tokenize_with
 
+_KEY = "dataset.tfrecord.path"
 # A record's length, and a checksum of it and of the record.
 _FRAME_BYTES = 16
 # Records cost most when they are fetched one by one.
@@ -28,7 +29,7 @@ _KINDS = {"int64_list": "int64", "float_list": "float32", "bytes_list": "string"
 
 
 def tfrecord_source(data: TfrecordData, tokenizer: Tokenizer, folder: str, bounds: Bounds) -> Source:
-    files = files_of(data.paths, folder, "dataset.tfrecord.path")
+    files = files_of(data.paths, folder, _KEY)
     records, count = _Records(files, data.compression), Count()
 
     def samples(records: _Records) -> Iterator[Raw]:
@@ -41,6 +42,7 @@ def tfrecord_source(data: TfrecordData, tokenizer: Tokenizer, folder: str, bound
         share_read=lambda: max(records.share_read(), count.given / bounds.samples),
         partial=lambda: None if count.given < bounds.samples else records.in_all(count.given),
         name=str(files[0]),
+        key=_KEY,
         axes={name: _axis(data.features[feature]) for name, feature in by_name(data.inputs).items()},
     )
 
@@ -102,12 +104,14 @@ def _damaged(file: Path, number: int, compression: str, error: Exception) -> Dat
     with file.open("rb") as opened:
         packed = opened.read(2) == _GZIP
     if packed and compression == "none":
-        return DataUnreadable(f"{file} is compressed", hint="set dataset.tfrecord.compression to gzip")
+        return DataUnreadable(f"{file} is compressed ({_KEY})", hint="set dataset.tfrecord.compression to gzip")
     if not packed and compression == "gzip":
-        return DataUnreadable(f"{file} is not compressed with gzip", hint="set dataset.tfrecord.compression to none")
+        message = f"{file} is not compressed with gzip ({_KEY})"
+        return DataUnreadable(message, hint="set dataset.tfrecord.compression to none")
     return unreadable(
         f"{file}, record {number + 1}",
         reason_of(error),
+        _KEY,
         "the file is damaged or cut short, or no TFRecord file; write it again",
     )
 
@@ -117,19 +121,13 @@ def _sample(record: bytes, data: TfrecordData, where: str) -> Raw:
         features = tf.train.Example.FromString(record).features.feature
     except DecodeError:
         raise unreadable(
-            where, "not a tf.train.Example", "expected records as tf.train.Example.SerializeToString"
+            where, "not a tf.train.Example", _KEY, "expected records as tf.train.Example.SerializeToString"
         ) from None
     return (
-        _side(features, "inputs", data.inputs, data, where),
-        _side(features, "targets", data.targets, data, where),
+        each(lambda name: _value(features, "inputs", name, data.features[name], where), data.inputs),
+        each(lambda name: _value(features, "targets", name, data.features[name], where), data.targets),
         where,
     )
-
-
-def _side(features: Any, side: str, names: ArrayNames, data: TfrecordData, where: str) -> Any:
-    if isinstance(names, dict):
-        return {key: _value(features, side, name, data.features[name], where) for key, name in names.items()}
-    return _value(features, side, names, data.features[names], where)
 
 
 def _value(features: Any, side: str, name: str, feature: Feature, where: str) -> Any:
@@ -162,5 +160,5 @@ def _text(value: bytes, name: str, where: str, key: str) -> str:
         return value.decode("utf-8")
     except UnicodeDecodeError:
         raise unreadable(
-            where, f"feature {name!r} is not UTF-8 text ({key})", "only text is read from string features"
+            where, f"feature {name!r} is not UTF-8 text", key, "only text is read from string features"
         ) from None

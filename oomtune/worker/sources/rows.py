@@ -43,14 +43,14 @@ def csv_rows(data: CsvData, lines: Lines) -> Iterator[Row]:
                     if not row:
                         continue
                     raise DataUnreadable(
-                        f"{lines.where}: {len(row)} cells in this row, {len(header)} in the header",
+                        f"{lines.where}: {len(row)} cells in this row, {len(header)} in the header ({lines.key})",
                         hint="a delimiter inside a cell needs quotes around the cell; see also dataset.csv.delimiter",
                     )
                 yield {column: row[place] for column, place in places}, lines.where
         except csv.Error as error:
             if lines.cut_off:
                 continue  # the stretch ended amid a cell
-            raise unreadable(lines.where, error, "the file is cut short, or a quote is not closed") from None
+            raise unreadable(lines.where, error, lines.key, "the file is cut short, or a quote is not closed") from None
 
 
 def _places(file: Path, header: list[str], keys: dict[str, str]) -> list[tuple[str, int]]:
@@ -66,7 +66,7 @@ def _places(file: Path, header: list[str], keys: dict[str, str]) -> list[tuple[s
 
 def records_span_lines(file: Path, delimiter: str) -> bool:
     """Are there line ends inside cells? Then a row may begin anywhere, and no stretch can start amid the file."""
-    rows = csv.reader(Lines([file], Bounds()).of(file), delimiter=delimiter)
+    rows = csv.reader(Lines([file], Bounds(), "dataset.csv.path").of(file), delimiter=delimiter)
     try:
         return any("\n" in cell for row in islice(rows, 1_000) for cell in row)
     except csv.Error:
@@ -81,18 +81,19 @@ def json_rows(lines: Lines) -> Iterator[Row]:
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise _not_json(line, lines.where, error) from None
+                raise _not_json(line, lines, error) from None
             if not isinstance(value, dict):
                 raise DataUnreadable(
-                    f"{lines.where}: expected a JSON object, found {line.strip()[:_SHOWN]}",
+                    f"{lines.where}: expected a JSON object, found {line.strip()[:_SHOWN]} ({lines.key})",
                     hint='one object a line, such as {"tokens": [4, 2], "label": 1}',
                 )
             yield value, lines.where
 
 
-def _not_json(line: str, where: str, error: Exception) -> DataUnreadable:
+def _not_json(line: str, lines: Lines, error: Exception) -> DataUnreadable:
     if not line.endswith("\n"):
         return DataUnreadable(
-            f"{where}: the last line is cut short: {line[-_SHOWN:]}", hint="remove it, or write the file again"
+            f"{lines.where}: the last line is cut short: {line[-_SHOWN:]} ({lines.key})",
+            hint="remove it, or write the file again",
         )
-    return DataUnreadable(f"{where}: not JSON: {error}", hint="expected one JSON object a line (dataset.jsonl.path)")
+    return DataUnreadable(f"{lines.where}: not JSON: {error} ({lines.key})", hint="expected one JSON object a line")

@@ -11,7 +11,7 @@ import tensorflow as tf
 from oomtune.domain import DatasetSpec, Scan
 from oomtune.errors import DataUnreadable
 from oomtune.worker.sources.arrays import row_of
-from oomtune.worker.sources.lengths import Lengths, Sizes, Worst, lengths_of_rows, sequences, within
+from oomtune.worker.sources.lengths import Lengths, lengths_of_rows, sequences, within
 from oomtune.worker.sources.opening import open_source
 from oomtune.worker.sources.source import Bounds, Sample, Source, by_name
 
@@ -46,46 +46,45 @@ def _held(held: tuple[Any, Any], on_progress: OnProgress, bounds: Bounds) -> tup
         samples=count,
         read=count,
         lengths=tuple((int(length), int(many)) for length, many in counted),
-        largest_input=_largest(inputs),
-        largest_target=_largest(targets),
-        sequences=sequences(worst, measured),
+        ranges=_ranges("inputs", inputs) | _ranges("targets", targets),
+        sequences=sequences(worst, [] if measured is None else [f"inputs.{measured}"]),
     )
     return found, worst
 
 
 def _streamed(source: Source, on_progress: OnProgress, bounds: Bounds) -> tuple[Scan, list[Sample]]:
-    lengths, worst, sizes = Lengths(source.axes), Worst(bounds), Sizes()
+    lengths = Lengths(source.axes, bounds)
     inputs_seen, targets_seen = _Numbers(), _Numbers()
     read = 0
     for sample in source.samples:
         read += 1
-        sizes.look(sample)
         inputs_seen.look(sample[0])
         targets_seen.look(sample[1])
-        worst.offer(lengths.of(sample[0]), sample)
+        lengths.look(sample)
         if read % _EVERY == 0:
             on_progress(read, source.share_read())
     if not read:
-        raise DataUnreadable(f"{source.name} holds no samples", hint="check that the path names the right data")
+        named = f" ({source.key})" if source.key else ""
+        raise DataUnreadable(f"{source.name} holds no samples{named}", hint="check that the path names the right data")
     on_progress(read, 1.0)
     in_all = source.partial()
-    kept = [(inputs_seen.alike(inputs), targets_seen.alike(targets)) for inputs, targets in worst.longest_first()]
+    kept = [(inputs_seen.alike(inputs), targets_seen.alike(targets)) for inputs, targets in lengths.longest_first()]
     found = Scan(
         samples=read if in_all is None else max(read, in_all),
         read=read,
         lengths=lengths.counted(),
-        largest_input=inputs_seen.largest(),
-        largest_target=targets_seen.largest(),
-        sequences=sequences(kept, lengths.input, sizes.varying),
+        more=in_all is not None and in_all <= read,
+        ranges=inputs_seen.ranges("inputs") | targets_seen.ranges("targets"),
+        sequences=sequences(kept, lengths.measured),
     )
     return found, kept
 
 
 class _Numbers:
-    """The numbers of one side of the samples: the largest whole one, and which of the arrays hold fractions."""
+    """The numbers of one side of the samples: how far the whole ones go, and which of the arrays hold fractions."""
 
     def __init__(self) -> None:
-        self._largest: dict[str, int] = {}
+        self._whole: dict[str, tuple[int, int]] = {}
         self._fractional: set[str] = set()
 
     def look(self, arrays: Any) -> None:
@@ -93,19 +92,18 @@ class _Numbers:
             kind = array.dtype.kind
             if kind in "iu":
                 if array.size:
-                    largest = int(array.max() if array.ndim else array)
-                    if largest > self._largest.setdefault(name, largest):
-                        self._largest[name] = largest
+                    low, high = _range(array)
+                    known = self._whole.get(name, (low, high))
+                    self._whole[name] = min(low, known[0]), max(high, known[1])
             elif kind == "f":
                 self._fractional.add(name)
 
-    def largest(self) -> int | None:
-        whole = [value for name, value in self._largest.items() if name not in self._fractional]
-        return max(whole, default=None)
+    def ranges(self, side: str) -> dict[str, tuple[int, int]]:
+        return {f"{side}.{name}": found for name, found in self._whole.items() if name not in self._fractional}
 
     def alike(self, arrays: Any) -> Any:
         """The arrays of a sample with the types that they have in all: whole numbers among fractions are fractions."""
-        if not self._fractional & self._largest.keys():
+        if not self._fractional & self._whole.keys():
             return arrays
         if isinstance(arrays, dict):
             return {name: self._one(name, array) for name, array in arrays.items()}
@@ -116,6 +114,10 @@ class _Numbers:
         return array.astype(np.float32) if mixed else array
 
 
-def _largest(arrays: Any) -> int | None:
-    whole = (array for array in by_name(arrays).values() if array.dtype.kind in "iu" and array.size)
-    return max((int(array.max()) for array in whole), default=None)
+def _ranges(side: str, arrays: Any) -> dict[str, tuple[int, int]]:
+    whole = {name: array for name, array in by_name(arrays).items() if array.dtype.kind in "iu" and array.size}
+    return {f"{side}.{name}": _range(array) for name, array in whole.items()}
+
+
+def _range(array: Any) -> tuple[int, int]:
+    return (int(array.min()), int(array.max())) if array.ndim else (int(array), int(array))

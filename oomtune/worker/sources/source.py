@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -51,9 +51,9 @@ def _all_read() -> int | None:
 class Source:
     """An opened dataset."""
 
-    samples: Iterator[Sample]
-    """One sample at a time, inputs and targets, without a batch axis; ragged along axis 0."""
-    share_read: Callable[[], float]
+    samples: Iterable[Sample] = ()
+    """One sample at a time, inputs and targets, without a batch axis; ragged along axis 0. None of whole arrays."""
+    share_read: Callable[[], float] = lambda: 1.0
     """0 to 1, for a progress bar."""
     partial: Callable[[], int | None] = _all_read
     """None when all was read, else how many samples there are by estimate. Asked when the samples are at their end."""
@@ -63,6 +63,8 @@ class Source:
     """A pipeline of single samples that training runs."""
     name: str = "the dataset"
     """What to call it in messages: its file, or the entry of the spec."""
+    key: str = ""
+    """The entry of the spec that names the file."""
     axes: Mapping[str, Axis] = field(default_factory=dict)
     """Of each input by name, of a single one by the empty name; fixed if not there."""
 
@@ -70,3 +72,10 @@ class Source:
 def by_name(arrays: Arrays) -> dict[str, Any]:
     """The arrays by their names; a single one has the empty name."""
     return arrays if isinstance(arrays, dict) else {"": arrays}
+
+
+def each(function: Callable[[Any], Any], entries: Any) -> Any:
+    """What the function makes of one entry, or of each of several by their names."""
+    if isinstance(entries, dict):
+        return {name: function(entry) for name, entry in entries.items()}
+    return function(entries)

@@ -19,14 +19,15 @@ from oomtune.worker.sources.source import Axis, Bounds, Sample, Source, by_name
 from oomtune.worker.sources.stream import Checker, Count, Raw, finished, texts_in
 from oomtune.worker.sources.tokens import tokenize_with
 
+_CSV, _JSONL, _TEXT = "dataset.csv.path", "dataset.jsonl.path", "dataset.text.path"
 _SEED = 20_240_229
 # What kind of numbers a column holds is settled by so many rows before the first is given.
 _LOOK_AHEAD = 1_000
 
 
 def csv_source(data: CsvData, tokenizer: Tokenizer, folder: str, bounds: Bounds) -> Source:
-    files = files_of(data.paths, folder, "dataset.csv.path")
-    sampled = Lines(files, bounds).sampled
+    files = files_of(data.paths, folder, _CSV)
+    sampled = Lines(files, bounds, _CSV).sampled
     from_start = sampled and any(records_span_lines(file, data.delimiter) for file in files)
 
     def samples(lines: Lines) -> Iterator[Raw]:
@@ -35,7 +36,7 @@ def csv_source(data: CsvData, tokenizer: Tokenizer, folder: str, bounds: Bounds)
         return (cells.sample(row, where) for row, where in rows)
 
     source = _of_lines(
-        lambda: Lines(files, bounds, from_start=from_start),
+        lambda: Lines(files, bounds, _CSV, from_start=from_start),
         samples,
         Checker("dataset.csv", data.inputs, data.targets),
         tokenizer,
@@ -49,7 +50,7 @@ def csv_source(data: CsvData, tokenizer: Tokenizer, folder: str, bounds: Bounds)
 
 
 def jsonl_source(data: JsonlData, tokenizer: Tokenizer, folder: str, bounds: Bounds) -> Source:
-    files = files_of(data.paths, folder, "dataset.jsonl.path")
+    files = files_of(data.paths, folder, _JSONL)
 
     def samples(lines: Lines) -> Iterator[Raw]:
         first, rows = _looked_ahead(json_rows(lines))
@@ -57,13 +58,13 @@ def jsonl_source(data: JsonlData, tokenizer: Tokenizer, folder: str, bounds: Bou
         return (fields.sample(row, where) for row, where in rows)
 
     checker = Checker("dataset.jsonl", data.inputs, data.targets)
-    source = _of_lines(lambda: Lines(files, bounds), samples, checker, tokenizer, folder)
+    source = _of_lines(lambda: Lines(files, bounds, _JSONL), samples, checker, tokenizer, folder)
     source.axes = dict.fromkeys(by_name(data.inputs), Axis.UNKNOWN)
     return source
 
 
 def text_source(data: TextData, tokenizer: Tokenizer, folder: str, bounds: Bounds) -> Source:
-    files = files_of(data.paths, folder, "dataset.text.path")
+    files = files_of(data.paths, folder, _TEXT)
 
     def samples(lines: Lines) -> Iterator[Raw]:
         for file in lines.files:
@@ -72,7 +73,7 @@ def text_source(data: TextData, tokenizer: Tokenizer, folder: str, bounds: Bound
                     yield line.rstrip("\r\n"), {}, lines.where
 
     source = _of_lines(
-        lambda: Lines(files, bounds),
+        lambda: Lines(files, bounds, _TEXT),
         samples,
         Checker("dataset.text"),
         tokenizer,
@@ -98,6 +99,7 @@ def _of_lines(
         share_read=lines.share_read,
         partial=lambda: lines.in_all(count.given),
         name=str(lines.files[0]),
+        key=lines.key,
     )
 
 

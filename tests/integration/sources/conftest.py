@@ -45,6 +45,7 @@ def refused(read: Read) -> Callable[..., str]:
         with pytest.raises(DataUnreadable) as caught:
             read(**section)
         assert caught.value.hint
+        assert "dataset." in str(caught.value), "the entry of the spec is named, too"
         return f"{caught.value} | {caught.value.hint}"
 
     return run

@@ -12,8 +12,10 @@ import tensorflow as tf
 
 from oomtune.domain import ENDLESS, Scan
 from oomtune.errors import DataUnreadable, TrialCrashed
+from oomtune.scanning import said_of
 from oomtune.worker.sources import Bounds, open_source
 from tests.integration.sources.reading import Read, shapes
+from tests.specs import small_probe_spec
 
 # --- arrays
 
@@ -26,8 +28,7 @@ def test_whole_arrays_are_held_and_padding_does_not_count(tmp_path: Path, read: 
         samples=4,
         read=4,
         lengths=((1, 1), (2, 1), (3, 1), (4, 1)),
-        largest_input=9,
-        largest_target=2,
+        ranges={"inputs.": (0, 9), "targets.": (0, 2)},
         sequences=("inputs.",),
     )
     assert [inputs.tolist() for inputs, _ in worst] == [x[2].tolist(), x[1].tolist(), x[3].tolist(), x[0].tolist()]
@@ -35,8 +36,6 @@ def test_whole_arrays_are_held_and_padding_does_not_count(tmp_path: Path, read: 
     source = open_source(dataset(npz={"path": "a.npz"}), str(tmp_path))
     assert source.held is not None
     assert source.held[0].shape == (4, 4)
-    assert [int(targets) for _, targets in source.samples] == [0, 1, 2, 1]
-    assert (source.share_read(), source.partial()) == (1.0, None)
 
 
 def test_archives_of_a_pattern_are_read_one_after_the_other(tmp_path: Path, read: Read) -> None:
@@ -123,7 +122,7 @@ def write_images(folder: Path) -> None:
 def test_a_folder_is_a_class_and_images_come_in_one_size(tmp_path: Path, read: Read) -> None:
     write_images(tmp_path / "data")
     found, worst = read(images={"path": "data", "size": [8, 6]})
-    assert found == Scan(samples=3, read=3, largest_target=1)
+    assert found == Scan(samples=3, read=3, ranges={"targets.": (0, 1)})
     assert shapes(worst) == [((8, 6, 3), ())] * 3
     assert [int(targets) for _, targets in worst] == [0, 0, 1]
     assert worst[0][0].dtype == "float32"
@@ -157,6 +156,7 @@ def pipeline(): return tf.data.Dataset.from_tensor_slices((ragged, [0, 1, 1]))
 def padded(): return tf.data.Dataset.from_tensor_slices(([[1, 0, 0], [2, 3, 0]], [0, 1]))
 def by_name(): return tf.data.Dataset.from_tensor_slices(({"a": np.zeros((4, 2), "f")}, {"out": np.zeros((4, 1), "f")}))
 def endless(): return pipeline().repeat()
+def counted_by_nobody(): return endless().take(50).filter(lambda tokens, label: True)
 def arrays(): return np.array([[1, 2, 0], [3, 0, 0]]), {"y": np.array([0.5, 1])}
 def ragged_arrays(): return ragged, np.array([0, 1, 2])
 def strings(): return np.array(["a b", "c"]), np.array([0, 1])
@@ -214,15 +214,23 @@ def test_a_function_returns_a_pipeline_or_arrays(
     assert (found.lengths, found.samples, len(worst)) == (lengths, kept, kept)
     source = open_source(dataset(python=f"my_data:{function}"), str(tmp_path))
     assert (source.held is None) != (source.dataset is None)
-    samples = list(source.samples)
-    assert len(samples) == kept
-    assert all(array.dtype.kind != "O" for array in samples[0] if not isinstance(array, dict)), "nothing is pickled"
+    first = next(iter(source.samples)) if source.held is None else source.held
+    assert all(array.dtype.kind != "O" for array in first if not isinstance(array, dict)), "nothing is pickled"
 
 
 @pytest.mark.usefixtures("functions")
 def test_a_pipeline_without_end_is_read_for_a_while(read: Read) -> None:
     found = read(Bounds(endless=100), python="my_data:endless")[0]
     assert (found.read, found.samples) == (100, ENDLESS), "its end bounds no batch"
+
+
+@pytest.mark.usefixtures("functions")
+def test_a_pipeline_that_does_not_know_its_length_is_said_to_have_more_than_was_read(read: Read) -> None:
+    found = read(Bounds(samples=30), python="my_data:counted_by_nobody")[0]
+    assert (found.read, found.samples, found.all_read) == (30, 30, False)
+    assert said_of(found, small_probe_spec())[0].startswith("data: at least 30 samples; lengths 1 to 3")
+    assert "of which 30 were read" in said_of(found, small_probe_spec())[0]
+    assert read(Bounds(samples=51), python="my_data:counted_by_nobody")[0].all_read
 
 
 @pytest.mark.usefixtures("functions")

@@ -23,7 +23,7 @@ def test_columns_become_a_vector_and_class_names_numbers(tmp_path: Path, read: R
     (tmp_path / "b.csv").write_text("label,age,income\ndog,3,30\n")
     (tmp_path / "a.csv").write_text("\ufeffage,income,label,note\n1,10,cat,x\n\n2,2e1,dog,\n")
     found, worst = read(csv={"path": "*.csv", "inputs": ["age", "income"], "targets": "label"})
-    assert found == Scan(samples=3, read=3, largest_target=1)
+    assert found == Scan(samples=3, read=3, ranges={"targets.": (0, 1)})
     assert [inputs.tolist() for inputs, _ in worst] == [[1, 10], [2, 20], [3, 30]]
     assert [(int(targets), targets.dtype) for _, targets in worst] == [(0, "int32"), (1, "int32"), (1, "int32")]
     assert worst[0][0].dtype == "float32"
@@ -45,7 +45,7 @@ def test_text_columns_become_tokens_and_the_longest_come_first(tmp_path: Path, r
 def test_a_late_fraction_makes_all_targets_fractions(tmp_path: Path, read: Read) -> None:
     (tmp_path / "a.csv").write_text("x,y\n" + "1,2\n" * 1500 + "1,2.5\n")
     found, worst = read(csv={"path": "a.csv", "inputs": "x", "targets": "y"})
-    assert found.largest_target is None
+    assert "targets." not in found.ranges
     assert worst[0][1].dtype == "float32"
 
 
@@ -95,7 +95,11 @@ def test_a_list_of_whole_numbers_is_tokens(tmp_path: Path, read: Read) -> None:
     )
     found, worst = read(jsonl={"path": "a.jsonl", "inputs": "tokens", "targets": "label"})
     assert found == Scan(
-        samples=3, read=3, lengths=((1, 1), (2, 1), (3, 1)), largest_input=9, largest_target=1, sequences=("inputs.",)
+        samples=3,
+        read=3,
+        lengths=((1, 1), (2, 1), (3, 1)),
+        ranges={"inputs.": (0, 9), "targets.": (0, 1)},
+        sequences=("inputs.",),
     )
     assert [(inputs.tolist(), int(targets)) for inputs, targets in worst] == [([7, 8, 9], 1), ([4, 0], 0), ([], 0)]
     assert {str(inputs.dtype) for inputs, _ in worst} == {"int32"}
@@ -122,6 +126,25 @@ def test_a_list_of_fractions_has_a_length_only_if_lengths_differ(tmp_path: Path,
     assert read(jsonl=section)[0].lengths == ()
     write_jsonl(tmp_path / "a.jsonl", {"x": [1.5, 2], "y": 0.5}, {"x": [0.5], "y": 1})
     assert read(jsonl=section)[0].lengths == ((1, 1), (2, 1))
+
+
+@pytest.mark.parametrize(
+    ("target", "lengths"),
+    [
+        (9, ((5, 1), (8, 20), (9, 1))),
+        (7, ((5, 1), (7, 1), (8, 20))),
+    ],
+)
+def test_a_sample_is_as_long_as_its_longest_part_and_the_longest_of_each_is_kept(
+    tmp_path: Path, read: Read, target: int, lengths: Any
+) -> None:
+    pairs = [(3, 5), *[(8, 5)] * 20, (2, target)]
+    write_jsonl(tmp_path / "a.jsonl", *({"from": [1] * left, "to": [1] * right} for left, right in pairs))
+    found, worst = read(Bounds(worst=4), jsonl={"path": "a.jsonl", "inputs": "from", "targets": "to"})
+    assert found.lengths == lengths
+    assert found.sequences == ("inputs.", "targets.")
+    longest = [max(len(part) for part in side) for side in zip(*worst, strict=True)]
+    assert longest == [8, target], "a batch may hold both, each padded to its own longest"
 
 
 @pytest.mark.parametrize(
@@ -174,8 +197,7 @@ def test_a_line_is_a_sample_and_each_token_has_its_successor_as_target(tmp_path:
     found, worst = read(text={"path": "a.txt", "targets": "next"})
     assert found.lengths == ((1, 1), (2, 1))
     assert worst[0][0].tolist()[1:] == worst[0][1].tolist()[:-1]
-    assert found.largest_input is not None
-    assert found.largest_input < 20_000
+    assert found.ranges["inputs."][1] < 20_000
     assert read(text={"path": "a.txt", "targets": "same"})[0].lengths == ((1, 1), (2, 1), (3, 1))
 
 
@@ -194,7 +216,7 @@ def test_a_text_vectorization_layer_learns_the_words_of_the_data(tmp_path: Path,
     (tmp_path / "a.txt").write_text("The cat, the hat\na cat\n" * 300)
     layer: dict[str, Any] = {"max_tokens": 100}
     found, worst = read(text={"path": "a.txt", "targets": "same"}, tokenizer={"TextVectorization": layer})
-    assert (found.read, found.lengths, found.largest_input) == (600, ((2, 300), (4, 300)), 5)
+    assert (found.read, found.lengths, found.ranges["inputs."][1]) == (600, ((2, 300), (4, 300)), 5)
     assert worst[0][0].tolist()[0] == worst[0][0].tolist()[2]
     (tmp_path / "words.txt").write_text("cat\nhat\n")
     layer = {"vocabulary": "words.txt"}
@@ -228,8 +250,7 @@ def test_large_files_are_read_in_stretches_and_their_count_is_estimated(tmp_path
     found = read(Bounds(whole_bytes=10_000, stretches_bytes=20_000), jsonl=section)[0]
     assert 500 < found.read < 1000
     assert found.samples == pytest.approx(3000, rel=0.03)
-    assert found.largest_target is not None
-    assert found.largest_target > 850, "the stretches reach towards the end of a file"
+    assert found.ranges["targets."][1] > 850, "the stretches reach towards the end of a file"
 
 
 def test_cells_with_line_ends_are_never_cut_in_two(tmp_path: Path, read: Read) -> None:

@@ -48,8 +48,7 @@ def test_examples_give_samples_of_their_own_lengths(tmp_path: Path, read: Read, 
         samples=4,
         read=4,
         lengths=((1, 1), (2, 1), (3, 1), (5, 1)),
-        largest_input=4,
-        largest_target=1,
+        ranges={"inputs.": (0, 4), "targets.": (0, 1)},
         sequences=("inputs.",),
     )
     assert shapes(worst) == [((5,), ()), ((3,), ()), ((2,), ()), ((0,), ())]
@@ -77,7 +76,7 @@ def test_features_can_be_text_and_arrays(tmp_path: Path, read: Read) -> None:
         }
     )
     inputs, targets = worst[0]
-    assert found.lengths == ((1, 1),)
+    assert found.lengths == ((3, 1),), "the longest part of the sample"
     assert (inputs["f"].shape, inputs["t"].shape, targets["b"].shape) == ((1, 2), (3,), (2, 2))
 
 
@@ -98,7 +97,9 @@ def test_records_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str]
     path.write_bytes(path.read_bytes()[:-9])
     assert "a.tfrecord, record 2 can't be read" in refused(tfrecord=RECORDS)
     write_records(path, *[example(tokens=[number, 7], label=[1]) for number in range(300)], compression="GZIP")
-    assert "is compressed | set dataset.tfrecord.compression to gzip" in refused(tfrecord=RECORDS)
+    assert "is compressed (dataset.tfrecord.path) | set dataset.tfrecord.compression to gzip" in refused(
+        tfrecord=RECORDS
+    )
     path.write_bytes(path.read_bytes()[:-20])
     assert "can't be read" in refused(tfrecord={**RECORDS, "compression": "gzip"})
 

@@ -1,0 +1,121 @@
+"""The way through a check: read, find the place, run, compare, and search anew if that was asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from oomtune.api import write_answer
+from oomtune.checking.changes import changes_since, spec_lines_changed
+from oomtune.checking.options import CheckOptions
+from oomtune.checking.place import Place, find_place
+from oomtune.checking.running import run_trials
+from oomtune.checking.subject import Subject, candidate_of, read_subject, trials_of
+from oomtune.checking.updating import update
+from oomtune.domain import CheckResult, CheckVerdict, ProbeResult
+from oomtune.observer import Observer, SilentObserver
+from oomtune.preparing import deciding_files, needed, pinned_environment, started_worker, versions, with_its_data
+from oomtune.spec import LoadedSpec, load_spec
+from oomtune.trials.host import WorkerHost
+from oomtune.trials.process import ForkRunner
+
+
+def check(path: str | Path, **overrides: Any) -> CheckResult:
+    """Does this config, tuned or plain, still fit? Overrides are the command's options: device, memory_limit, like,
+    against, settings, tolerance, allow_device_change and update."""
+    return run_check(Path(path), CheckOptions(**overrides), SilentObserver())
+
+
+def run_check(path: Path, options: CheckOptions, observer: Observer) -> CheckResult:
+    """The same, telling an observer what happens."""
+    with started_worker() as starting:
+        subject = read_subject(path, options)
+        host = needed(starting)
+        place = find_place(subject, options, host)
+        if place.refused:
+            return _wrong_device(subject, place, options)
+        loaded = with_its_data(subject.loaded, deciding_files(subject.loaded), host, observer)
+        result = before_the_run(subject, loaded, place, options)
+        observer.probe_started(loaded.spec, result.device, result.budget, 0)
+        for notice in result.notices:
+            observer.notice(notice)
+        return _run(result, subject, loaded, place, options, observer, host)
+
+
+def before_the_run(subject: Subject, loaded: LoadedSpec, place: Place, options: CheckOptions) -> CheckResult:
+    """All that is known of it; that it fits is what is now to be seen."""
+    tuned, resolved = subject.tuned, place.resolved
+    lines, said = spec_lines_changed(loaded) if tuned is not None else ((), ())
+    expected = None if tuned is None or place.other is not None else tuned.peak_bytes
+    why_not = "" if tuned is None or expected is not None else _why_not_compared(place)
+    return CheckResult(
+        verdict=CheckVerdict.FITS,
+        path=str(subject.path),
+        where=subject.where,
+        name=loaded.spec.name,
+        candidate=candidate_of(tuned, loaded),
+        device=resolved.device,
+        budget=resolved.budget,
+        tolerance=options.growth_allowed,
+        was_tuned=tuned is not None,
+        expected_peak_bytes=expected,
+        not_compared=why_not,
+        spec_diff=lines,
+        notices=(*resolved.notices, *said),
+    )
+
+
+def _why_not_compared(place: Place) -> str:
+    if place.other is not None:
+        return "it was on another device, so growth is not checked"
+    return "not known: the evidence has no peak_bytes, so growth is not checked"
+
+
+def _wrong_device(subject: Subject, place: Place, options: CheckOptions) -> CheckResult:
+    result = before_the_run(subject, subject.loaded, place, options)
+    changes = (place.other,) if place.other is not None else ()
+    return dataclasses.replace(result, verdict=CheckVerdict.WRONG_DEVICE, changes=changes)
+
+
+def _run(
+    result: CheckResult,
+    subject: Subject,
+    loaded: LoadedSpec,
+    place: Place,
+    options: CheckOptions,
+    observer: Observer,
+    host: WorkerHost,
+) -> CheckResult:
+    tuned = subject.tuned
+    runner = ForkRunner(
+        spec=loaded.spec,
+        device=result.device,
+        budget=result.budget,
+        notice=observer.notice,
+        host=host,
+        # Figures can only be compared under the settings that they were found with.
+        environment={} if tuned is None else tuned.environment,
+    )
+
+    def write(found: ProbeResult) -> ProbeResult:
+        needs = {"needs_environment": {**pinned_environment(), **runner.environment}}
+        answer = dataclasses.replace(found, environment={**versions(), **needs})
+        return write_answer(answer, _as_searched(subject, place, options), subject.path)
+
+    try:
+        result, ran = run_trials(result, trials_of(result.candidate, tuned), runner, observer)
+        if tuned is not None:
+            changes = changes_since(tuned, subject.document, result, place, runner.environment)
+            result = dataclasses.replace(result, changes=changes)
+        return update(result, ran, loaded.spec, runner, observer, write) if options.update else result
+    finally:
+        runner.close()  # its host may be another than the one it was given
+
+
+def _as_searched(subject: Subject, place: Place, options: CheckOptions) -> LoadedSpec:
+    """The file with what was said beside it, as a probe would write it: the answer was found for that."""
+    flags, kind = options.flags(), place.resolved.device.kind
+    if subject.loaded.spec.device.kind not in ("auto", kind):
+        flags["device.kind"] = ("--allow-device-change", kind)
+    return load_spec(subject.path, settings=options.settings, flags=flags)

@@ -1,0 +1,71 @@
+"""The files that a check leaves for a pipeline: looked at before it runs, written however it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oomtune.errors import UsageProblem
+from oomtune.writing import append, check_appendable, check_writable, has_mark, write_whole
+
+if TYPE_CHECKING:
+    from oomtune.report.pipelines import Told
+
+_HINT = "make room or give another file, and check again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckFiles:
+    """`summary` is added to, as GitHub's has to be; the others are written over where they are ours."""
+
+    junit: Path | None = None
+    summary: Path | None = None
+    code_quality: Path | None = None
+
+    def check(self, checked: Path, *, force: bool) -> None:
+        """Raise unless each can be written without losing anything, what is checked least of all."""
+        asked = {"--junit": self.junit, "--summary": self.summary, "--code-quality": self.code_quality}
+        taken = {checked.resolve(): "the file that is checked"}
+        for flag, path in asked.items():
+            if path is None:
+                continue
+            if path.resolve() in taken:
+                raise UsageProblem(f"{flag} {path} is {taken[path.resolve()]}", hint=f"give another file with {flag}")
+            taken[path.resolve()] = f"also what {flag} writes"
+            if path is self.summary:
+                check_appendable(path, flag=flag)
+            else:
+                check_writable(path, flag=flag, force=force, is_ours=_KINDS[flag])
+
+    def write(self, told: Told) -> None:
+        """Write what was asked for; on GitHub also mark the line."""
+        from oomtune.report import pipelines
+
+        if self.junit is not None:
+            write_whole(self.junit, pipelines.junit(told), hint=_HINT)
+        if self.summary is not None:
+            append(self.summary, pipelines.markdown(told), hint=_HINT)
+        if self.code_quality is not None:
+            write_whole(self.code_quality, pipelines.code_quality(told), hint=_HINT)
+        annotation = pipelines.annotation(told)
+        if annotation is not None and os.environ.get("GITHUB_ACTIONS") == "true":
+            print(annotation, file=sys.stderr)
+
+
+def _wrote_junit(path: Path) -> bool:
+    from oomtune.report.marks import COMMENT
+
+    return has_mark(path, COMMENT.encode())
+
+
+def _wrote_code_quality(path: Path) -> bool:
+    from oomtune.report.pipelines import is_code_quality
+
+    return is_code_quality(path.read_text(encoding="utf-8", errors="replace"))
+
+
+_KINDS: dict[str, Callable[[Path], bool]] = {"--junit": _wrote_junit, "--code-quality": _wrote_code_quality}

@@ -1,0 +1,71 @@
+"""What a person sees while an explanation is made: what is being measured, and one line a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+from oomtune.cli.screen import headline
+from oomtune.domain import Budget, Device, Kind, Outcome, ProbeSpec, Trial, TrialRecord
+from oomtune.units import format_bytes, format_seconds
+
+
+class ExplainLines:
+    """One line a trial, for logs and pipes; with `details`, also why it ended as it did."""
+
+    def __init__(self, console: Console, *, details: bool = False) -> None:
+        self.console = console
+        self.details = details
+
+    def probe_started(self, spec: ProbeSpec, device: Device, budget: Budget, earlier: int) -> None:
+        self.say(headline(spec, device, budget))
+
+    def data_read(self, samples: int, share: float) -> None:
+        """What it was like is told when all is read."""
+
+    def trial_started(self, trial: Trial, number: int) -> None:
+        """Told by what it measures."""
+
+    def trial_ended(self, record: TrialRecord, history: Sequence[TrialRecord]) -> None:
+        """Told by what it measured."""
+
+    def measuring(self, what: str, trial: Trial, number: int) -> None:
+        """Only endings get a line."""
+
+    def measured(self, what: str, outcome: Outcome, number: int) -> None:
+        peak = outcome.points[-1].peak_bytes if outcome.points else outcome.peak_bytes
+        memory = "" if peak is None else f" {format_bytes(peak)},"
+        failed = outcome.kind is not Kind.FITS and not outcome.points
+        self.say(f"trial {number}: {what}:{' did not run,' if failed else memory} {format_seconds(outcome.duration_s)}")
+        if self.details and outcome.error is not None:
+            self.say(f"  {outcome.error.message}")
+
+    def notice(self, text: str) -> None:
+        self.say(f"note: {text}")
+
+    def say(self, text: str) -> None:
+        self.console.print(Text(text), soft_wrap=True)
+
+
+class ExplainStatus(ExplainLines):
+    """The same with a line at the end that tells what is being measured; use it as a context."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self.status = console.status("reading the spec and starting TensorFlow")
+
+    def __enter__(self) -> ExplainStatus:
+        self.status.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.status.__exit__(None, None, None)
+
+    def data_read(self, samples: int, share: float) -> None:
+        self.status.update(f"reading the data: {samples:,} samples")
+
+    def measuring(self, what: str, trial: Trial, number: int) -> None:
+        self.status.update(escape(f"measuring {what} (trial {number} of about 12)"))

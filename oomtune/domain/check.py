@@ -1,0 +1,90 @@
+"""What a check found: does a configuration still fit, and does it use more than it did?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oomtune.domain.result import ProbeResult
+from oomtune.domain.search import Budget, Candidate, Kind, Word
+from oomtune.domain.spec import Device
+from oomtune.domain.trial import Outcome, TrialError
+
+
+class CheckVerdict(Word):
+    FITS = "fits"
+    UPDATED = "updated"
+    USES_MORE = "uses_more"
+    DOES_NOT_FIT = "does_not_fit"
+    BROKEN = "broken"
+    WRONG_DEVICE = "wrong_device"
+
+
+_EXIT_CODES = {
+    CheckVerdict.FITS: 0,
+    CheckVerdict.UPDATED: 0,
+    CheckVerdict.USES_MORE: 4,
+    CheckVerdict.DOES_NOT_FIT: 4,
+    CheckVerdict.BROKEN: 6,
+    CheckVerdict.WRONG_DEVICE: 5,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Something that is not as it was when the answer was found."""
+
+    what: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.before} then, {self.now} now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    verdict: CheckVerdict
+    path: str
+    where: str
+    """The line of the file that names the batch size."""
+    name: str
+    candidate: Candidate
+    """What was checked; after an update what fits now."""
+    device: Device
+    budget: Budget
+    tolerance: float
+    was_tuned: bool = False
+    """Is it a tuned config, and not a plain spec?"""
+    outcome: Outcome | None = None
+    """How the run ended; None when nothing was run."""
+    buckets_outcome: Outcome | None = None
+    """How the buckets ended that took turns; None where there are none, or it did not come to that."""
+    expected_peak_bytes: int | None = None
+    """What it used when the answer was found; None where that is not known, or is of another device."""
+    not_compared: str = ""
+    """Why the peak is not held against the evidence, where there is evidence."""
+    changes: tuple[Change, ...] = ()
+    spec_diff: tuple[str, ...] = ()
+    """The lines in which the spec that a tuned config was found for differs from the one that it holds."""
+    problem: TrialError | None = None
+    notices: tuple[str, ...] = ()
+    updated: ProbeResult | None = None
+    """What a new search from the known edge found, when one was asked for."""
+    candidate_before: Candidate | None = None
+    """What the file held before it was updated."""
+
+    @property
+    def exit_code(self) -> int:
+        return _EXIT_CODES[self.verdict]
+
+    @property
+    def deciding(self) -> Outcome | None:
+        """The outcome that the verdict stands on: that of the buckets if these failed."""
+        buckets = self.buckets_outcome
+        return buckets if buckets is not None and buckets.kind is not Kind.FITS else self.outcome
+
+    @property
+    def growth(self) -> float | None:
+        """By which share the peak is above what it was."""
+        peak = self.outcome.peak_bytes if self.outcome else None
+        return peak / self.expected_peak_bytes - 1 if peak and self.expected_peak_bytes else None

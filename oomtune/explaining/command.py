@@ -1,0 +1,134 @@
+"""A whole explanation, from a spec to where its memory goes and what each remedy saves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from oomtune.archive import keep_explanation
+from oomtune.domain import Budget, Candidate, Device, Explanation, Kind, Outcome, Point, ProbeSpec, Purpose, Trial
+from oomtune.errors import UsageProblem
+from oomtune.explaining.bench import Bench, ExplainObserver, ForkBench
+from oomtune.explaining.choosing import Asked, Choice, choose, failed
+from oomtune.explaining.growing import growth_of
+from oomtune.explaining.measuring import Measurement, has_room_beyond, measure, tried
+from oomtune.explaining.remedies import variations
+from oomtune.preparing import (
+    deciding_files,
+    device_flags,
+    needed,
+    pinned_environment,
+    resolved_device,
+    started_worker,
+    versions,
+    with_its_data,
+)
+from oomtune.scanning import said_of
+from oomtune.spec import LoadedSpec, load_spec
+from oomtune.tuned import load_tuned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainOptions:
+    """What may be said beside the spec; each beats the spec's own entry."""
+
+    device: str | None = None
+    memory_limit: str | int | None = None
+    like: str | None = None
+    settings: Sequence[str] = ()
+    batch_size: int | None = None
+    sequence_length: int | None = None
+
+    def asked(self, loaded: LoadedSpec) -> Asked:
+        for flag, value in (("--batch-size", self.batch_size), ("--sequence-length", self.sequence_length)):
+            if value is not None and value < 1:
+                raise UsageProblem(f"{flag} {value}: expected 1 or more")
+        if self.sequence_length is not None and loaded.spec.space.sequence_lengths is None:
+            raise UsageProblem(
+                "--sequence-length: the spec has no search.sequence_length", hint="leave the flag out, or add the entry"
+            )
+        # Whoever sets another search does not ask for the answer of the old one.
+        is_answer = loaded.was_tuned and not any(setting.startswith("search.") for setting in self.settings)
+        return Asked(
+            batch_size=self.batch_size,
+            sequence_length=self.sequence_length,
+            tuned=load_tuned(loaded.path) if is_answer else None,
+        )
+
+
+def run_explain(source: str | Path, options: ExplainOptions, observer: ExplainObserver) -> Explanation:
+    """Explain a spec. Raises an `OomtuneError` when the candidate does not fit, or its trial fails."""
+    with started_worker() as starting:
+        loaded = load_spec(
+            source,
+            settings=options.settings,
+            flags=device_flags(options.device, options.memory_limit, options.like),
+        )
+        asked = options.asked(loaded)
+        loaded = dataclasses.replace(loaded, spec=asked.trained(loaded.spec))
+        host = needed(starting)
+        resolved = resolved_device(loaded, host)
+        loaded = with_its_data(loaded, deciding_files(loaded), host, observer)
+        spec, device, budget = loaded.spec, resolved.device, resolved.budget
+        said = [] if spec.scan is None else said_of(spec.scan, spec)[:1]
+        notices = (*resolved.notices, *said)
+        observer.probe_started(spec, device, budget, 0)
+        for notice in notices:
+            observer.notice(notice)
+        bench = ForkBench(device, host, observer)
+        try:
+            explanation = explain(spec, device, budget, asked, bench)
+        finally:
+            bench.close()  # its host may be another than the one it was given
+    environment = {**versions(), "needs_environment": {**pinned_environment(), **bench.environment}}
+    explanation = dataclasses.replace(explanation, environment=environment, notices=notices)
+    keep_explanation(explanation, loaded.path, loaded.sha256)
+    return explanation
+
+
+def explain(spec: ProbeSpec, device: Device, budget: Budget, asked: Asked, bench: Bench) -> Explanation:
+    """Choose the candidate, look inside it, then run it again with each remedy."""
+    choice = choose(spec, budget, asked, bench)
+    candidate = choice.candidate
+    looked = _looked_inside(spec, budget, candidate, bench)
+    beyond = has_room_beyond(looked.peak_bytes or 0, budget)
+    plain = measure("the candidate as it is", spec, candidate, budget, bench, beyond=beyond)
+    if plain.here is None:
+        raise failed(plain.outcome, spec, budget, candidate)
+    before = plain.cost(budget)
+    plans = variations(spec, candidate, looked.anatomy, plain.outcome.jit_compile)
+    remedies = [tried(plan, budget, bench, beyond=beyond, before_s=plain.outcome.duration_s) for plan in plans]
+    shorter = {
+        length: remedy.cost
+        for plan, remedy in zip(plans, remedies, strict=True)
+        if remedy.cost and (length := plan.candidate.sequence_length) not in (None, candidate.sequence_length)
+    }
+    return Explanation(
+        spec=spec,
+        device=device,
+        budget=budget,
+        candidate=candidate,
+        chosen=choice.why,
+        before=before,
+        anatomy=looked.anatomy,
+        peak_bytes=looked.peak_bytes or 0,
+        growth=growth_of(_points(choice, plain), candidate, before, shorter),
+        remedies=tuple(sorted(remedies, key=lambda one: (one.cost is None, -one.saved_bytes(before)))),
+        trials=bench.trials,
+    )
+
+
+def _looked_inside(spec: ProbeSpec, budget: Budget, candidate: Candidate, bench: Bench) -> Outcome:
+    trial = Trial(purpose=Purpose.SEARCH, candidate=candidate, dissected=True)
+    outcome = bench.run("what memory holds at the peak", spec, budget, trial)
+    if outcome.kind is not Kind.FITS:
+        raise failed(outcome, spec, budget, candidate)
+    return outcome
+
+
+def _points(choice: Choice, plain: Measurement) -> tuple[Point, ...]:
+    climbed = choice.outcome.points if choice.outcome else ()
+    found = {point.batch_size: point for point in (*climbed, *plain.outcome.points)}
+    return tuple(found[size] for size in sorted(found))

@@ -1,0 +1,243 @@
+"use strict";
+// Draws the plots from the data in the page, sorts tables and copies text. No text is ever taken for markup.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const figures = data.figures;
+  const SYMBOLS = { fits: "circle", over_headroom: "triangle-up", device_oom: "x", host_oom: "star", timeout: "diamond", crash: "square" };
+  const COLOURS = { fits: "--fits", over_headroom: "--over", device_oom: "--oom", host_oom: "--oom", timeout: "--late", crash: "--crash" };
+  const PATTERNS = { fits: "", over_headroom: "/", device_oom: "x", host_oom: "+", timeout: ".", crash: "-" };
+  const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+
+  const theme = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const narrow = () => window.innerWidth < 640;
+  const series = (index) => theme(`--s${index % 6}`);
+  const memory = (bytes) => (bytes === null ? null : bytes / data.unit.bytes);
+  // Plotly reads a few tags and entities in texts; these are the user's words.
+  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const hover = (dots) => dots.map((dot) => dot.text.map(plain).join("<br>"));
+
+  function layout(x, y, more = {}) {
+    const axis = { gridcolor: theme("--grid"), linecolor: theme("--line"), zerolinecolor: theme("--line"), automargin: true, fixedrange: narrow() };
+    return {
+      font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: theme("--quiet") },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      margin: { l: 8, r: more.right || 12, t: 8, b: 8 },
+      hovermode: "closest", dragmode: narrow() ? false : "zoom",
+      hoverlabel: { bgcolor: theme("--raised"), bordercolor: theme("--line"), font: { color: theme("--ink"), size: 12 }, align: "left" },
+      legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, tracegroupgap: 0, font: { color: theme("--ink") } },
+      xaxis: { ...axis, title: { text: x, standoff: 8 }, ...more.xaxis },
+      yaxis: { ...axis, title: { text: y, standoff: 8 }, rangemode: "tozero", ...more.yaxis },
+      shapes: more.shapes || [], annotations: more.annotations || [], bargap: more.bargap,
+      showlegend: more.showlegend !== false,
+    };
+  }
+
+  // The limit and the budget as lines right across, each with its name.
+  function walls() {
+    const across = (bytes, dash, colour) => ({
+      type: "line", xref: "paper", x0: 0, x1: 1, y0: memory(bytes), y1: memory(bytes), line: { color: theme(colour), width: 1.5, dash },
+    });
+    const named = (bytes, text, colour, yanchor) => ({
+      xref: "paper", x: 1, xanchor: "left", xshift: 3, y: memory(bytes), yanchor, text, showarrow: false, font: { color: theme(colour), size: 11 },
+    });
+    return {
+      shapes: [across(data.limit_bytes, "solid", "--oom"), across(data.budget_bytes, "dash", "--over")],
+      annotations: [named(data.limit_bytes, "limit", "--oom", "bottom"), named(data.budget_bytes, "budget", "--over", "top")],
+      yaxis: { range: [0, memory(data.limit_bytes) * 1.16] }, right: 52,
+    };
+  }
+
+  const marks = (dots, colour) => ({
+    symbol: dots.map((dot) => SYMBOLS[dot.ending]), color: colour,
+    size: dots.map((dot) => (dot.ending === "fits" ? 8 : 11)),
+    line: { width: 1, color: theme("--paper") },
+  });
+
+  function dots(all, name, index, more) {
+    return {
+      type: "scatter", mode: "markers", name: plain(name), x: all.map((dot) => dot.x), y: all.map((dot) => dot.y),
+      marker: marks(all, series(index)), text: hover(all), hovertemplate: "%{text}<extra></extra>", cliponaxis: false, ...more,
+    };
+  }
+
+  const drawn = {
+    frontier() {
+      const figure = figures.frontier;
+      const traces = [];
+      const at = (points) => points.map((point) => (figure.has_lengths ? point.x : plain(point.x)));
+      figure.series.forEach((one, index) => {
+        const line = { color: series(index), width: 2.5, dash: DASHES[index % 6] };
+        traces.push(dots(one.runs, one.name, index, { x: at(one.runs), showlegend: false, legendgroup: one.name, opacity: 0.8 }));
+        traces.push({
+          type: "scatter", mode: figure.has_lengths ? "lines" : "markers", name: plain(one.name), legendgroup: one.name, line,
+          x: at(one.line), y: one.line.map((point) => point.y), hoverinfo: "skip",
+          marker: { symbol: "line-ew-open", size: 34, color: series(index), line: { width: 3 } },
+        });
+        traces.push({
+          type: "scatter", mode: figure.has_lengths ? "lines" : "markers", name: "budget's edge, by the fit", legendgroup: "edge",
+          showlegend: index === 0, x: at(one.edge), y: one.edge.map((point) => point.y),
+          line: { color: theme("--over"), width: 1.5, dash: "dot" }, marker: { symbol: "line-ew-open", size: 34, color: theme("--over"), line: { width: 1.5 } },
+          text: one.edge.map((point) => `${plain(one.name)}<br>by the fit, the budget is met at batch ${point.y}`),
+          hovertemplate: "%{text}<extra></extra>",
+        });
+      });
+      // Rings are open and last, so that they are seen around the mark of the run, in any colour.
+      const open = figure.series.flatMap((one) => one.line.filter((point) => !point.known));
+      if (open.length) {
+        traces.push({
+          type: "scatter", mode: "markers", name: "edge not known, may be larger", x: at(open), y: open.map((point) => point.y),
+          hoverinfo: "skip", marker: { symbol: "circle-open", size: 17, color: theme("--ink"), line: { width: 2 } },
+        });
+      }
+      const lengths = [...new Set(figure.series.flatMap((one) => one.runs.map((dot) => dot.x)))];
+      const xaxis = figure.has_lengths ? { tickvals: lengths.length <= 12 ? lengths : undefined } : { type: "category" };
+      return [traces, layout(figure.has_lengths ? "sequence length" : "", "batch size", { xaxis })];
+    },
+
+    curve() {
+      const figure = figures.curve;
+      const traces = [];
+      figure.lanes.forEach((lane, index) => {
+        const all = lane.runs.map((dot) => ({ ...dot, y: memory(dot.y) }));
+        const visible = lane.shown || "legendonly";
+        traces.push(dots(all, lane.name, index, { legendgroup: lane.name, visible }));
+        if (lane.fit) {
+          traces.push({
+            type: "scatter", mode: "lines", name: `fit, ${plain(lane.name)}`, legendgroup: lane.name, showlegend: false, visible, hoverinfo: "skip",
+            x: [lane.fit.from[0], lane.fit.to[0]], y: [memory(lane.fit.from[1]), memory(lane.fit.to[1])],
+            line: { color: series(index), width: 1.8, dash: DASHES[index % 6] },
+          });
+        }
+      });
+      return [traces, layout("batch size", `peak memory, ${data.unit.name}`, walls())];
+    },
+
+    trials() {
+      const bars = figures.trials.bars;
+      const colours = bars.map((bar) => theme(COLOURS[bar.ending]));
+      const trace = {
+        type: "bar", x: bars.map((bar) => bar.number), y: bars.map((bar) => memory(bar.peak_bytes ?? (bar.ending === "device_oom" ? data.limit_bytes : 0))),
+        marker: {
+          color: colours, opacity: bars.map((bar) => (bar.peak_bytes === null ? 0.35 : 0.85)), line: { color: colours, width: 1 },
+          pattern: { shape: bars.map((bar) => PATTERNS[bar.ending]), fgcolor: theme("--paper"), fillmode: "overlay", size: 6, solidity: 0.35 },
+        },
+        text: bars.map((bar) => data.endings[bar.ending]), textposition: "outside", textfont: { color: colours, size: 13 }, cliponaxis: false,
+        customdata: hover(bars), hovertemplate: "%{customdata}<extra></extra>",
+      };
+      const xaxis = { dtick: bars.length > 24 ? undefined : 1, showgrid: false };
+      return [[trace], layout("trial", `peak memory, ${data.unit.name}`, { ...walls(), xaxis, bargap: 0.35, showlegend: false })];
+    },
+
+    step: () => speed(figures.step, "step, ms"),
+    throughput: () => speed(figures.throughput, "samples a second"),
+
+    lengths() {
+      const figure = figures.lengths;
+      const bars = figure.bars;
+      const trace = {
+        type: "bar", x: bars.map((bar) => (bar.from + bar.to) / 2), width: bars.map((bar) => (bar.to - bar.from + 1) * 0.92), y: bars.map((bar) => bar.samples),
+        marker: { color: theme("--s0"), opacity: 0.75 }, customdata: bars.map((bar) => `${bar.from} to ${bar.to}`),
+        hovertemplate: "length %{customdata}<br>%{y:,} samples<extra></extra>",
+      };
+      const at = (x, dash, colour) => ({ type: "line", yref: "paper", y0: 0, y1: 1, x0: x, x1: x, line: { color: theme(colour), width: 1.5, dash } });
+      const shapes = figure.buckets.map((bucket) => at(bucket.boundary, "dash", "--over"));
+      const annotations = figure.buckets.map((bucket) => ({
+        x: bucket.boundary, xanchor: "right", yref: "paper", y: 1, yanchor: "top", text: `batch ${bucket.batch_size} `, showarrow: false,
+        font: { color: theme("--ink"), size: 11 }, bgcolor: theme("--paper"), textangle: narrow() ? -90 : 0,
+      }));
+      return [[trace], layout("length of a sample", "samples", { shapes, annotations, showlegend: false })];
+    },
+
+    parts() {
+      const bars = [...figures.parts.bars].reverse();
+      const trace = {
+        type: "bar", orientation: "h", y: bars.map((bar) => plain(bar.name)), x: bars.map((bar) => memory(bar.peak_bytes)),
+        marker: { color: theme("--accent") }, customdata: hover(bars), hovertemplate: "%{customdata}<extra></extra>",
+      };
+      return [[trace], layout(data.unit.name, "", { showlegend: false })];
+    },
+  };
+
+  function speed(figure, title) {
+    const traces = figure.lanes.flatMap((lane, index) => {
+      const visible = lane.shown || "legendonly";
+      // Of several runs of one size the line takes the quickest: what is slower was held up by something else.
+      const quickest = new Map();
+      for (const run of lane.runs) if (!(quickest.get(run.x)?.step_ms <= run.step_ms)) quickest.set(run.x, run);
+      const line = [...quickest.values()];
+      return [
+        {
+          type: "scatter", mode: "lines", name: plain(lane.name), legendgroup: lane.name, visible, hoverinfo: "skip",
+          x: line.map((run) => run.x), y: line.map((run) => run.y), line: { color: series(index), width: 1.8, dash: DASHES[index % 6] },
+        },
+        dots(lane.runs, lane.name, index, { legendgroup: lane.name, showlegend: false, visible }),
+      ];
+    });
+    return [traces, layout("batch size", title)];
+  }
+
+  // The legend goes under the axis: it needs as many lines as its names take.
+  function makeRoom(place, traces, look) {
+    const names = traces.filter((trace) => trace.showlegend !== false).map((trace) => trace.name.length);
+    const width = 6.8 * Math.max(...names) + 6;
+    const lines = Math.ceil(names.length / Math.max(1, Math.floor((place.clientWidth - look.margin.r - 62) / (width + 46))));
+    look.legend.entrywidth = width;
+    look.margin.b = 48 + 20 * lines;
+    place.style.height = `${(narrow() ? 240 : 280) + look.margin.b}px`;
+  }
+
+  const config = { displayModeBar: false, responsive: true, doubleClick: "reset" };
+  function draw() {
+    for (const place of document.querySelectorAll("[data-plot]")) {
+      const [traces, look] = drawn[place.dataset.plot]();
+      if (look.showlegend) makeRoom(place, traces, look);
+      Plotly.react(place, traces, look, config);
+    }
+    document.documentElement.dataset.drawn = "yes";
+  }
+  draw();
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  window.matchMedia("(max-width: 639px)").addEventListener("change", draw);
+
+  const said = document.querySelector(".said");
+  for (const button of document.querySelectorAll(".sortable th button")) {
+    button.addEventListener("click", () => sort(button));
+  }
+  function sort(button) {
+    const heading = button.closest("th");
+    const column = [...heading.parentNode.children].indexOf(heading);
+    const down = heading.getAttribute("aria-sort") === "ascending";
+    const body = heading.closest("table").tBodies[0];
+    const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
+    const number = button.dataset.kind === "number";
+    const rows = [...body.rows].sort((one, other) => {
+      const [a, b] = [value(one), value(other)];
+      if (a === "" || b === "") return (a === "") - (b === ""); // what is not known comes last, either way
+      const order = number ? a - b : a.localeCompare(b);
+      return down ? -order : order;
+    });
+    body.append(...rows);
+    for (const other of heading.parentNode.children) other.setAttribute("aria-sort", "none");
+    heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+    said.textContent = `sorted by ${button.textContent.trim()}, ${down ? "descending" : "ascending"}`;
+  }
+
+  for (const button of document.querySelectorAll("button.copy")) {
+    button.addEventListener("click", async () => {
+      const copied = await copy(document.getElementById(button.dataset.copy));
+      button.textContent = copied ? "Copied" : "Select and copy";
+      said.textContent = button.textContent;
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+  }
+  async function copy(source) {
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+      return true;
+    } catch {
+      // A page that was opened from a file may have no clipboard of the newer kind.
+      getSelection().selectAllChildren(source);
+      return document.execCommand("copy");
+    }
+  }
+})();

@@ -1,0 +1,86 @@
+"""The options of a training script, read from its text: it is not run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# argparse's and click's ways to say what a script takes, and absl's, whose flags have names without dashes.
+_TAKES = {"add_argument", "option", "argument"}
+_FLAGS = "DEFINE_"
+_REQUIRED_FLAGS = {"mark_flag_as_required", "mark_flags_as_required"}
+_TAKES_NO_VALUE = {"store_true", "store_false", "count", "version", "help"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One thing that the script takes on its command line; a positional one has a name without dashes."""
+
+    names: tuple[str, ...]
+    required: bool = False
+    choice: str | None = None
+    """One of the values that it allows, where these are written down."""
+
+    @property
+    def name(self) -> str:
+        return max(self.names, key=len)
+
+    @property
+    def is_positional(self) -> bool:
+        return not self.name.startswith("-")
+
+
+def options_of(text: str) -> list[Option]:
+    """Every option that is written down. Raises `SyntaxError` when this is no Python."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    marked = {f"--{word}" for call in calls if _called(call) in _REQUIRED_FLAGS for word in _words(call)}
+    found = [option for call in calls if (option := _option(call)) is not None]
+    return [
+        Option(names=option.names, required=option.required or bool(marked & set(option.names)), choice=option.choice)
+        for option in found
+    ]
+
+
+def _option(call: ast.Call) -> Option | None:
+    name, words = _called(call), list(_texts(call.args))
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    required = _constant(keywords.get("required")) is True
+    if name.startswith(_FLAGS) and words:
+        return Option(names=(f"--{words[0]}",), required=required)
+    names = tuple(word for word in words if word.startswith("-"))
+    if names:
+        # Whatever it is called that takes them: words that begin with dashes are options.
+        takes_value = _constant(keywords.get("action")) not in _TAKES_NO_VALUE
+        return Option(names=names, required=required and takes_value, choice=_first(keywords.get("choices")))
+    if name in _TAKES and words:
+        optional = _constant(keywords.get("nargs")) in ("?", "*") or _constant(keywords.get("required")) is False
+        return Option(names=(words[0],), required=not optional, choice=_first(keywords.get("choices")))
+    return None
+
+
+def _called(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _words(call: ast.Call) -> Iterator[str]:
+    """The texts among the arguments, and in lists among them."""
+    for argument in call.args:
+        entries = argument.elts if isinstance(argument, ast.List | ast.Tuple) else [argument]
+        yield from _texts(entries)
+
+
+def _texts(nodes: list[ast.expr]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _constant(node: ast.expr | None) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _first(choices: ast.expr | None) -> str | None:
+    entries = choices.elts if isinstance(choices, ast.List | ast.Tuple) else []
+    return str(entries[0].value) if entries and isinstance(entries[0], ast.Constant) else None

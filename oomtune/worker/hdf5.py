@@ -1,0 +1,61 @@
+"""Models in HDF5 files, Keras' older format: what they are made of, read without loading them.
+
+Keras' own loader reads all weights too, and older ones run the code in a file whatever they are told.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import keras
+
+TRAINING = "training_config"
+# The classes of a model that the format names without saying where they are from.
+_MODELS = {"Functional": "Model", "Model": "Model", "Sequential": "Sequential"}
+_PLACES = (
+    keras, keras.layers, keras.initializers, keras.regularizers, keras.constraints, keras.optimizers,
+    keras.optimizers.schedules, keras.losses, keras.metrics, keras.dtype_policies,
+)  # fmt: skip
+
+
+def read(path: Path) -> Any:
+    """The configuration of the model, with how it was compiled, if it was. Raises `KeyError` when there is none."""
+    with h5py.File(path, "r") as file:
+        if "model_config" not in file.attrs:
+            raise KeyError("no model_config: it may hold weights alone")
+        config = json.loads(file.attrs["model_config"])
+        if isinstance(config, dict) and TRAINING in file.attrs:
+            config[TRAINING] = json.loads(file.attrs[TRAINING])
+    if isinstance(config, dict) and config.get("class_name") in _MODELS:
+        config |= {"module": "keras", "class_name": _MODELS[config["class_name"]], "registered_name": None}
+    return config
+
+
+def is_keras_own(name: str) -> bool:
+    """Is this one of Keras' classes? The format does not say where a class is from."""
+    return name in ("Functional", "Policy") or any(hasattr(place, name) for place in _PLACES)
+
+
+def compile_as_saved(model: keras.Model, training: dict[str, Any]) -> None:
+    """Compile a model as it was when it was saved; not at all where this Keras can't read how that was."""
+    try:
+        arguments = {
+            "optimizer": keras.optimizers.get(training["optimizer_config"]),
+            "loss": _each(keras.losses.get, training.get("loss")),
+            "loss_weights": training.get("loss_weights"),
+            "metrics": _each(keras.metrics.get, training.get("metrics")),
+            "weighted_metrics": _each(keras.metrics.get, training.get("weighted_metrics")),
+        }
+    except (KeyError, TypeError, ValueError):
+        return
+    model.compile(**arguments)
+
+
+def _each(get: Any, saved: Any) -> Any:
+    """The objects of a structure; names stay names, as Keras chooses by them."""
+    if isinstance(saved, dict):
+        return get(saved) if "class_name" in saved else {name: _each(get, one) for name, one in saved.items()}
+    return [_each(get, one) for one in saved] if isinstance(saved, list) else saved

@@ -1,0 +1,131 @@
+"""Data that does not suit the model is said in terms of the spec, whichever of several inputs and outputs it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from oomtune.domain import (
+    Budget,
+    Candidate,
+    DatasetSpec,
+    JsonlData,
+    ModelSpec,
+    NpyData,
+    Purpose,
+    Scan,
+    TrainingSpec,
+    Trial,
+    TrialSettings,
+    WorkOrder,
+)
+from oomtune.errors import TrialCrashed
+from oomtune.worker import agreement
+from tests.specs import CPU
+
+JSONL = DatasetSpec(jsonl=JsonlData(paths=("a.jsonl",), inputs="x", targets="y"))
+NPY = DatasetSpec(npy=NpyData(inputs={"left": ("l.npy",), "right": ("r.npy",)}, targets={"one": ("1.npy",)}))
+SPARSE = "sparse_categorical_crossentropy"
+
+
+def model(loss: Any = SPARSE, *, names: tuple[str, ...] = ("one",), as_dict: bool = False) -> keras.Model:
+    """Two inputs of tokens with an embedding each, and outputs of 3 and 2 classes."""
+    inputs = {name: keras.Input((4,), dtype="int32", name=name) for name in ("left", "right")}
+    embedded = [keras.layers.Embedding(rows, 2)(tensor) for rows, tensor in zip((10, 20), inputs.values(), strict=True)]
+    read = keras.layers.Flatten()(keras.layers.Concatenate()(embedded))
+    made = {name: keras.layers.Dense(3 - at, name=f"{name}_out")(read) for at, name in enumerate(names)}
+    network = keras.Model(inputs, made if as_dict else list(made.values()) if len(made) > 1 else made[names[0]])
+    network.compile("sgd", loss)
+    return network
+
+
+def said(
+    network: keras.Model,
+    targets: Any,
+    ranges: dict[str, tuple[int, int]],
+    data: DatasetSpec = JSONL,
+    inputs: Any = None,
+) -> str:
+    """What is said of such batches; nothing when they suit."""
+    order = WorkOrder(
+        trial=Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=2)),
+        folder="/here",
+        model=ModelSpec(),
+        dataset=data,
+        training=TrainingSpec(),
+        settings=TrialSettings(),
+        device=CPU,
+        budget=Budget(limit_bytes=1),
+        scan=Scan(samples=2, read=2, ranges=ranges),
+    )
+    if inputs is None:
+        inputs = {name: np.zeros((2, 4), "int32") for name in ("left", "right")}
+    try:
+        agreement.check(order, network, tf.data.Dataset.from_tensor_slices((inputs, targets)).batch(2))
+    except TrialCrashed as error:
+        return f"{error} | {error.hint}"
+    return ""
+
+
+LABELS = np.zeros(2, "int32")
+
+
+@pytest.mark.parametrize(
+    ("ranges", "wanted"),
+    [
+        ({"inputs.left": (0, 9), "inputs.right": (0, 19), "targets.": (0, 2)}, ""),
+        ({"inputs.left": (0, 10)}, "/here/a.jsonl: dataset.jsonl.inputs ('left') has tokens up to 10, and the"),
+        ({"inputs.right": (0, 20)}, "dataset.jsonl.inputs ('right') has tokens up to 20, and the embedding"),
+        ({"inputs.right": (-1, 5)}, "dataset.jsonl.inputs ('right') has tokens down to -1, and the embedding"),
+        ({"targets.": (-1, 2)}, "/here/a.jsonl: dataset.jsonl.targets has classes down to -1, and the model tells 3"),
+        ({"targets.": (0, 3)}, "dataset.jsonl.targets has classes up to 3, and the model tells 3 apart, from 0 on"),
+    ],
+)
+def test_tokens_and_labels_out_of_range_are_named_by_their_file_and_part(
+    ranges: dict[str, tuple[int, int]], wanted: str
+) -> None:
+    found = said(model(), LABELS, ranges)
+    assert wanted in found
+    assert bool(wanted) == bool(found)
+
+
+def test_labels_that_the_loss_is_told_to_ignore_may_be_anything() -> None:
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+    assert said(model(loss), LABELS, {"targets.": (-1, 2)}) == ""
+    assert "labels down to -1, and the loss is for labels 0 and 1" in said(
+        model("binary_crossentropy"), np.zeros((2, 3), "int32"), {"targets.": (-1, 1)}
+    )
+
+
+@pytest.mark.parametrize("as_dict", [True, False])
+@pytest.mark.parametrize("several", [True, False])
+def test_each_of_several_outputs_is_held_against_its_own_targets(as_dict: bool, several: bool) -> None:
+    names = ("zeta", "alpha") if as_dict else ("zeta_out", "alpha_out")
+    one, other = names
+    loss: Any = dict.fromkeys(names, SPARSE) if several else SPARSE
+    network = model(loss, names=("zeta", "alpha"), as_dict=as_dict)
+    targets = dict.fromkeys(names, LABELS)
+    assert said(network, targets, {f"targets.{one}": (0, 2), f"targets.{other}": (0, 1)}) == ""
+    assert f"targets ({other!r}) has classes up to 2, and the model tells 2 apart" in said(
+        network, targets, {f"targets.{one}": (0, 2), f"targets.{other}": (0, 2)}
+    )
+    assert f"targets ({one!r}) has samples of [7]" in said(network, targets | {one: np.zeros((2, 7), "int32")}, {})
+
+
+def test_a_file_for_each_input_is_the_one_that_is_named() -> None:
+    found = said(model(), {"one": LABELS}, {"inputs.right": (0, 99)}, NPY)
+    assert found.startswith("/here/r.npy: dataset.npy.inputs ('right') has tokens up to 99")
+
+
+@pytest.mark.parametrize("targets", [LABELS, {"out": LABELS}])
+def test_a_stack_of_layers_is_held_against_its_targets_too(targets: Any) -> None:
+    stack = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    stack.compile("sgd", SPARSE)
+    part = "targets.out" if isinstance(targets, dict) else "targets."
+    vectors = np.zeros((2, 4), "float32")
+    assert said(stack, targets, {part: (0, 2)}, inputs=vectors) == ""
+    assert "has classes up to 3, and the model tells 3 apart" in said(stack, targets, {part: (0, 3)}, inputs=vectors)

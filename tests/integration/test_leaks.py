@@ -1,0 +1,352 @@
+"""What only longer training would show: memory that grows, graphs traced at every step, tensors that are kept, and
+checkpoints that can't be written. Each is named with a figure and the line to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomtune.domain import Budget, Candidate, Kind, Outcome, Purpose, Stage, Trial
+from oomtune.trials.host import WorkerHost
+from oomtune.trials.process import ForkRunner
+from tests.specs import CPU, small_probe_spec
+
+MODELS = """\
+import keras
+import tensorflow as tf
+
+class Base(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = keras.layers.Dense(1)
+    def call(self, x):
+        return self.inner(x)
+
+def built(model):
+    model.build((None, 64))
+    return model
+
+class InAList(Base):
+    kept = []
+    def train_step(self, data):
+        seen = self.kept
+        logs = super().train_step(data)
+        seen.append((tf.zeros([50_000]), "words"))  # LINE InAList
+        return logs
+
+class EverySecond(Base):
+    kept, step = [], 0
+    def train_step(self, data):
+        self.step += 1
+        if self.step % 2:
+            self.kept.append(tf.zeros([50_000]))  # LINE EverySecond
+        return super().train_step(data)
+
+class InADict(Base):
+    def __init__(self):
+        super().__init__()
+        self.seen = {"outputs": []}
+    def train_step(self, data):
+        self.seen["outputs"] += [self(data[0]) * tf.ones([8, 5_000])]  # LINE InADict
+        return super().train_step(data)
+
+class OneTensor(Base):
+    bank = None
+    def train_step(self, data):
+        rows = tf.zeros([1, 20_000])
+        self.bank = rows if self.bank is None else tf.concat([self.bank, rows], 0)  # LINE OneTensor
+        return super().train_step(data)
+
+class NewVariables(Base):
+    made = {}
+    def train_step(self, data):
+        self.made[len(self.made)] = tf.Variable(tf.ones([30_000]))  # LINE NewVariables
+        return super().train_step(data)
+
+class Counts(Base):
+    step = 0
+    @tf.function
+    def scaled(self, x, scale):
+        return x * scale
+    def train_step(self, data):
+        self.step += 1
+        return {"loss": tf.reduce_mean(self.scaled(data[0], self.step))}  # LINE Counts
+
+class MakesFunctions(Base):
+    def train_step(self, data):
+        @tf.function  # LINE MakesFunctions
+        def doubled(x):
+            return x * 2
+        return {"loss": tf.reduce_mean(doubled(data[0]))}
+
+class NeverSaved(keras.layers.Layer):
+    def call(self, x):
+        return x
+    def save_own_variables(self, store):
+        raise RuntimeError("not this layer")  # LINE NeverSaved
+
+class Unsaid(Base):
+    def __init__(self, inner):
+        super().__init__()
+        self.kind = inner
+
+def unsaid(): return built(Unsaid(object()))
+
+class NoRoom(keras.layers.Layer):
+    def call(self, x):
+        return x
+    def save_own_variables(self, store):
+        try:
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[8,9] and type "
+                "float on /job:localhost/device:GPU:0 by allocator GPU_0_bfc")
+        except tf.errors.OpError as error:
+            raise RuntimeError("wrapped") from error
+
+def no_room():
+    return keras.Sequential([keras.Input((64,)), NoRoom(), keras.layers.Dense(1)])
+
+def never_saved():
+    return keras.Sequential([keras.Input((64,)), NeverSaved(), keras.layers.Dense(1)])
+
+def fine():
+    return keras.Sequential([keras.Input((64,)), keras.layers.Dense(8), keras.layers.Dense(1)])
+
+class FailsLate(Base):
+    def train_step(self, data):
+        if self.optimizer.iterations > 12:
+            raise RuntimeError("late")
+        return super().train_step(data)
+    def test_step(self, data):
+        if self.fails_in_validation:
+            raise RuntimeError("validated")
+        return super().test_step(data)
+
+def fails_late(in_validation):
+    model = FailsLate()
+    model.fails_in_validation = in_validation
+    return built(model)
+
+class Holes(Base):
+    def train_step(self, data):
+        large = tf.zeros([6 * 2**18])
+        small = [tf.zeros([2**18 - 64]) for _ in range(15)]
+        holes = small[::2]
+        del small
+        return {"loss": tf.reduce_sum(large + tf.zeros([6 * 2**18]))}
+
+def holes(): return built(Holes())
+def in_a_list(): return built(InAList())
+def every_second(): return built(EverySecond())
+def in_a_dict(): return built(InADict())
+def one_tensor(): return built(OneTensor())
+def new_variables(): return built(NewVariables())
+def counts(): return built(Counts())
+def makes_functions(): return built(MakesFunctions())
+
+def counted_epochs():
+    told = []
+    def step(x, y):
+        told.append("t")
+        return tf.reduce_mean(x)
+    def validate():
+        told.append("v")
+        if told.count("v") == 2:
+            raise RuntimeError("ran " + "".join(told))
+    return step, validate
+
+def step_factory():
+    losses, weights = [], tf.Variable(tf.zeros([64, 1]))
+    def step(x, y):
+        loss = tf.reduce_mean((x @ weights - y) ** 2)
+        losses.append(loss)  # LINE step_factory
+        return loss
+    return step
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("leaks")
+    (folder / "leaky_models.py").write_text(MODELS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[WorkerHost]:
+    running = WorkerHost("fork")
+    yield running
+    running.close()
+
+
+Confirm = Callable[..., Outcome]
+
+
+@pytest.fixture
+def confirm(host: WorkerHost, folder: Path) -> Confirm:
+    def run(model: dict[str, Any], batch_size: int = 8, **overrides: Any) -> Outcome:
+        training = {} if model.keys() & {"train_step", "script"} else {"training__run_eagerly": True}
+        chosen = {**training, "trial__confirm_steps": 15, "model": model, **overrides}
+        spec = small_probe_spec(folder, **chosen)
+        budget = Budget(limit_bytes=spec.device.memory_limit_bytes or 0)
+        runner = ForkRunner(spec=spec, device=CPU, budget=budget, notice=print, host=host)
+        return runner.run(Trial(purpose=Purpose.CONFIRM, candidate=Candidate(batch_size=batch_size)))
+
+    return run
+
+
+def line_of(folder: Path, name: str) -> str:
+    lines = MODELS.splitlines()
+    number = next(number for number, line in enumerate(lines, 1) if line.endswith(f"# LINE {name}"))
+    return f"{folder / 'leaky_models.py'}:{number}"
+
+
+@pytest.mark.parametrize(
+    ("builder", "kind", "said", "per_step"),
+    [
+        ("in_a_list", "kept_tensors", "InAList.kept, a list, holds 1 more tensor after each step", 200_000),
+        ("every_second", "kept_tensors", "EverySecond.kept, a list, holds 0.5 more tensors after each step", 100_000),
+        ("in_a_dict", "kept_tensors", "InADict.seen['outputs'], a list, holds 1 more", 160_000),
+        ("one_tensor", "leak", "the tensor OneTensor.bank is 78.1 KiB a step larger", 80_000),
+        ("new_variables", "leak", "NewVariables.made, a dict, holds 1 more variable after each step", 120_000),
+    ],
+)
+def test_what_grows_is_named_with_its_rate_and_the_line_that_makes_it_grow(
+    confirm: Confirm, folder: Path, builder: str, kind: str, said: str, per_step: int
+) -> None:
+    outcome = confirm({"builder": f"leaky_models:{builder}"})
+    assert outcome.kind is Kind.FITS, outcome.error
+    (finding,) = outcome.findings
+    named = "".join(word.capitalize() if word != "a" else "A" for word in builder.split("_"))
+    assert (finding.kind, finding.where) == (kind, line_of(folder, named))
+    assert said in finding.message
+    assert finding.bytes_per_step == pytest.approx(per_step, rel=0.01)
+    if builder != "one_tensor":  # the allocator gives that one pieces of several sizes, by turns
+        assert outcome.leak_bytes_per_step == pytest.approx(per_step, rel=0.3)
+
+
+def test_a_step_of_the_users_own_is_watched_too_and_so_is_a_small_leak(confirm: Confirm, folder: Path) -> None:
+    outcome = confirm({"train_step": "leaky_models:step_factory"}, training=None)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.where) == ("kept_tensors", line_of(folder, "step_factory"))
+    assert finding.message == "losses in step(), a list, holds 1 more tensor after each step, 4 B a step"
+    assert outcome.leak_bytes_per_step == 0, "it is no matter in a run of some thousand steps"
+
+
+LOOP = """\
+import sys
+import oomtune
+import tensorflow as tf
+
+def main(size):
+    outputs, weights = [], tf.Variable(tf.zeros([64, 1]))
+    while True:
+        made = tf.zeros([size, 64]) @ weights * tf.ones([1, 5_000])
+        outputs.append({"made": made})
+        oomtune.step(tf.reduce_mean(made))
+
+main(int(sys.argv[1]))
+"""
+
+
+def test_a_loop_in_a_script_is_watched_while_it_runs(confirm: Confirm, folder: Path) -> None:
+    (folder / "loop.py").write_text(LOOP)
+    outcome = confirm(
+        {"script": {"path": str(folder / "loop.py"), "args": ["{batch_size}"]}}, training=None, dataset=None
+    )
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.where) == ("kept_tensors", f"{folder / 'loop.py'}:9")
+    assert finding.message == "outputs in main(), a list, holds 1 more tensor after each step, 156 KiB a step"
+
+
+@pytest.mark.parametrize(
+    ("builder", "line", "said", "advised"),
+    [
+        ("counts", "Counts", "scaled() was traced 15 times in 15 steps: 'scale' was 15, then 16", "tf.constant(scale)"),
+        (
+            "makes_functions",
+            "MakesFunctions",
+            "doubled() was traced 15 times in 15 steps: a new tf.function each time",
+            "once, outside the step",
+        ),
+    ],
+)
+def test_a_graph_that_is_traced_at_every_step_is_named_with_the_reason(
+    confirm: Confirm, folder: Path, builder: str, line: str, said: str, advised: str
+) -> None:
+    (finding,) = confirm({"builder": f"leaky_models:{builder}"}).findings
+    assert (finding.kind, finding.where) == ("retrace", line_of(folder, line))
+    assert said in finding.message
+    assert advised in finding.hint
+
+
+def test_a_model_with_nothing_wrong_has_no_findings(confirm: Confirm) -> None:
+    for eagerly in (True, False):
+        outcome = confirm({"builder": "leaky_models:fine"}, training__run_eagerly=eagerly)
+        assert (outcome.kind, outcome.findings) == (Kind.FITS, ())
+
+
+def test_a_step_of_the_users_own_has_two_epochs_with_validation_after_each(confirm: Confirm) -> None:
+    outcome = confirm({"train_step": "leaky_models:counted_epochs"}, training=None, trial__confirm_steps=4)
+    assert outcome.kind is Kind.CRASH, "its second validation says what ran before it"
+    assert outcome.error is not None
+    assert "ran tttvttv" in outcome.error.message
+
+
+def test_weights_that_cannot_be_saved_are_a_finding_and_no_failure(confirm: Confirm, folder: Path) -> None:
+    outcome = confirm({"builder": "leaky_models:never_saved"}, trial__confirm_steps=4)
+    assert (outcome.kind, outcome.steps_run) == (Kind.FITS, 5)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.where) == ("checkpoint", line_of(folder, "NeverSaved"))
+    assert finding.message == "the weights can't be saved: RuntimeError: not this layer"
+
+
+def test_a_model_that_can_only_save_its_weights_is_a_finding_too(confirm: Confirm) -> None:
+    outcome = confirm({"builder": "leaky_models:unsaid"}, trial__confirm_steps=4)
+    assert outcome.kind is Kind.FITS, outcome.error
+    (finding,) = outcome.findings
+    assert finding.message.startswith("the model can't be saved whole, its weights can: ")
+    assert "save_weights_only=True" in finding.hint
+
+
+def test_memory_that_runs_out_in_a_checkpoint_is_memory_however_it_is_wrapped(confirm: Confirm) -> None:
+    outcome = confirm({"builder": "leaky_models:no_room"}, trial__confirm_steps=4)
+    assert outcome.kind is Kind.DEVICE_OOM
+
+
+def test_without_validation_there_are_still_two_epochs_with_a_checkpoint(confirm: Confirm) -> None:
+    outcome = confirm(
+        {"builder": "leaky_models:never_saved"}, trial__confirm_steps=4, training__validation_batch_size="none"
+    )
+    assert not outcome.validated
+    assert [finding.kind for finding in outcome.findings] == ["checkpoint"]
+
+
+@pytest.mark.parametrize(
+    ("in_validation", "stage", "said"),
+    [(False, Stage.TRAIN, "RuntimeError: late (in training, after 12 steps)"),
+     (True, Stage.VALIDATE, "RuntimeError: validated (in validation, after 7 steps)")],
+)  # fmt: skip
+def test_a_crash_after_many_steps_says_how_far_training_had_come(
+    confirm: Confirm, in_validation: bool, stage: Stage, said: str
+) -> None:
+    outcome = confirm({"builder": "leaky_models:fails_late", "args": {"in_validation": in_validation}})
+    assert (outcome.kind, outcome.stage) == (Kind.CRASH, stage)
+    assert outcome.error is not None
+    assert outcome.error.message == said
+    assert "leaky_models.py" in outcome.error.traceback
+
+
+def test_memory_that_is_free_in_small_pieces_only_is_told_as_fragmentation(confirm: Confirm) -> None:
+    outcome = confirm({"builder": "leaky_models:holes"})
+    assert outcome.kind is Kind.DEVICE_OOM
+    state, error = outcome.allocator, outcome.error
+    assert state is not None
+    assert error is not None
+    assert error.code == "fragmentation"
+    assert state.limit_bytes == 24 * 1024**2
+    assert state.largest_free_bytes < state.largest_held_bytes == 6 * 1024**2 <= state.free_bytes
+    assert state.fragmentation > 0.5
+    assert error.hint.startswith("take a smaller batch")

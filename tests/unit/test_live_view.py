@@ -1,0 +1,35 @@
+"""The live view, drawn at any moment of a probe."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from oomtune.cli.screen import LiveScreen
+from oomtune.search import trials_ahead
+from tests.finished import CARD, finished, probe_spec
+
+
+def test_it_is_drawn_while_a_trial_runs_also_one_of_a_bucket() -> None:
+    result = finished(probe_spec(with_data=True, every_lane=False))
+    begun = next(at for at, record in enumerate(result.records) if record.trial.for_buckets)
+    console = Console(file=io.StringIO(), force_terminal=True, width=160, height=60)
+    with LiveScreen(console) as screen:
+        screen.probe_started(result.spec, CARD, result.budget, 0)
+        for at in (0, begun, begun + 1, len(result.records) - 1):
+            if at:
+                screen.trial_ended(result.records[at - 1], result.records[:at])
+            trial = result.records[at].trial
+            screen.trial_started(trial, at + 1)
+            with console.capture() as drawn:
+                console.print(screen.live.get_renderable())
+            assert str(trial.candidate) in drawn.get()
+
+
+def test_what_remains_counts_the_trials_of_buckets_too() -> None:
+    result = finished(probe_spec(with_data=True, every_lane=False))
+    answered = next(at for at, record in enumerate(result.records) if record.trial.for_buckets)
+    left = len(result.records) - answered
+    ahead = len(trials_ahead(result.spec.space, result.budget, result.records[:answered]))
+    assert left / 2 <= ahead <= left * 2

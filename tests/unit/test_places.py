@@ -1,0 +1,39 @@
+"""Where the entries of a spec were written, for what is found to be wrong with them later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oomtune.errors import UsageProblem
+from oomtune.preparing import resolved_device
+from oomtune.spec import load_spec
+from tests.specs import small_spec
+
+
+def write(folder: Path, **overrides: Any) -> Path:
+    path = folder / "model.yaml"
+    path.write_text(yaml.safe_dump(small_spec(**overrides), sort_keys=False))
+    return path
+
+
+def test_a_card_that_is_not_in_the_catalogue_is_named_with_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path, device={"kind": "cpu", "like": "RTX 9999"})
+    line = next(at for at, text in enumerate(path.read_text().splitlines(), 1) if "like" in text)
+    host: Any = None  # a CPU is found without asking anyone
+    with pytest.raises(UsageProblem) as caught:
+        resolved_device(load_spec(path), host)
+    assert caught.value.where == f"{path}:{line}"
+    with pytest.raises(UsageProblem) as caught:
+        resolved_device(load_spec(path, flags={"device.like": ("--like", "RTX 8888")}), host)
+    assert str(caught.value).startswith("--like: no card 'RTX 8888'")
+
+
+def test_an_entry_is_found_by_its_dotted_key(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    loaded = load_spec(path)
+    assert loaded.place("model.layers[1]") == f"{path}:6"
+    assert loaded.place("dataset.synthetic.inputs.nothing").endswith(":16")
