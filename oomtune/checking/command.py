@@ -13,7 +13,7 @@ from oomtune.checking.place import Place, find_place
 from oomtune.checking.running import run_trials
 from oomtune.checking.subject import Subject, candidate_of, read_subject, trials_of
 from oomtune.checking.updating import update
-from oomtune.domain import CheckResult, CheckVerdict, ProbeResult
+from oomtune.domain import Budget, CheckResult, CheckVerdict, ProbeResult
 from oomtune.observer import Observer, SilentObserver
 from oomtune.preparing import deciding_files, needed, pinned_environment, started_worker, versions, with_its_data
 from oomtune.spec import LoadedSpec, load_spec
@@ -88,10 +88,12 @@ def _run(
     host: WorkerHost,
 ) -> CheckResult:
     tuned = subject.tuned
+    # What an update writes has to stay within the budget itself.
+    budget = result.budget if options.update else Budget.of(result.budget.limit_bytes, result.allowed_bytes)
     runner = ForkRunner(
         spec=loaded.spec,
         device=result.device,
-        budget=result.budget,
+        budget=budget,
         notice=observer.notice,
         host=host,
         # Figures can only be compared under the settings that they were found with.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from oomtune.domain import CheckResult, CheckVerdict, Kind, Outcome, Trial, TrialRecord
+from oomtune.domain import CheckResult, CheckVerdict, Kind, Outcome, Trial, TrialError, TrialRecord
 from oomtune.observer import Observer
 from oomtune.trials.runner import Runner
+from oomtune.units import format_bytes
 
 # Peaks differ from run to run. A crash does not: that is the model.
 _RUNS = 2
@@ -39,7 +40,21 @@ def _with_outcome(result: CheckResult, trial: Trial, outcome: Outcome) -> CheckR
     else:
         result = dataclasses.replace(result, outcome=outcome)
     verdict = _verdict(outcome, None if trial.for_buckets else result.growth, result.tolerance)
-    return dataclasses.replace(result, verdict=verdict, problem=outcome.error)
+    return dataclasses.replace(result, verdict=verdict, problem=_problem(result, outcome))
+
+
+def _problem(result: CheckResult, outcome: Outcome) -> TrialError | None:
+    error = outcome.error
+    if error is None or not outcome.over_headroom or outcome.peak_bytes is None:
+        return error
+    budget, allowed = result.budget, result.allowed_bytes
+    and_more = "" if allowed == budget.budget_bytes else f", and over the {format_bytes(allowed)} that noise explains"
+    return dataclasses.replace(
+        error,
+        message=f"it ran, but its peak of {format_bytes(outcome.peak_bytes)} is over the budget of "
+        f"{format_bytes(budget.budget_bytes)} (the limit of {format_bytes(budget.limit_bytes)} less "
+        f"{budget.headroom:.0%} headroom){and_more}",
+    )
 
 
 def _verdict(outcome: Outcome, growth: float | None, tolerance: float) -> CheckVerdict:

@@ -78,6 +78,13 @@ class CheckResult:
         return _EXIT_CODES[self.verdict]
 
     @property
+    def allowed_bytes(self) -> int:
+        """What it may use at its peak: the budget, or what it was seen to use and the tolerance, up to the limit.
+        The headroom is there for what differs between runs of one configuration, so that alone is no failure."""
+        seen_bytes = int((self.expected_peak_bytes or 0) * (1 + self.tolerance))
+        return min(self.budget.limit_bytes, max(self.budget.budget_bytes, seen_bytes))
+
+    @property
     def deciding(self) -> Outcome | None:
         """The outcome that the verdict stands on: that of the buckets if these failed."""
         buckets = self.buckets_outcome

@@ -150,6 +150,10 @@ class Budget:
     limit_bytes: int
     headroom: float = 0.05
 
+    @classmethod
+    def of(cls, limit_bytes: int, budget_bytes: int) -> Budget:
+        return cls(limit_bytes=limit_bytes, headroom=1 - budget_bytes / limit_bytes)
+
     @property
     def budget_bytes(self) -> int:
         return math.floor(self.limit_bytes * (1 - self.headroom))

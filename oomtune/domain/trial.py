@@ -160,6 +160,11 @@ class Outcome:
     duration_s: float = 0.0
     error: TrialError | None = None
 
+    @property
+    def over_headroom(self) -> bool:
+        """Did it run, with a peak over the budget? That is no out-of-memory error, and its peak is known."""
+        return self.kind is Kind.DEVICE_OOM and self.stage is Stage.DONE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord:

@@ -72,6 +72,9 @@ def rows(result: CheckResult) -> list[tuple[str, str]]:
         found.append(("before", str(result.candidate_before)))
     if peak is not None:
         found.append(("peak memory", f"{format_bytes(peak)} of {format_bytes(limit)} ({peak / limit:.0%})"))
+    if peak is not None and peak > result.budget.budget_bytes and result.exit_code == 0:
+        over = f"{format_bytes(peak - result.budget.budget_bytes)} of it in use, which is within the tolerance"
+        found.append(("headroom", over))
     if result.expected_peak_bytes is not None:
         allowed = format_share(result.tolerance)
         growth = "" if result.growth is None else f": {result.growth:+.1%}, {allowed} allowed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from oomtune.domain import Kind, Stage, TrialRecord
+from oomtune.domain import TrialRecord
 from oomtune.report.findings import is_fragmented
 
 
@@ -26,7 +26,7 @@ class Ending(Enum):
 
 def ending_of(record: TrialRecord) -> Ending:
     outcome = record.outcome
-    if outcome.kind is Kind.DEVICE_OOM and outcome.stage is Stage.DONE:
+    if outcome.over_headroom:
         return Ending.OVER_HEADROOM
     return Ending[outcome.kind.name]
 

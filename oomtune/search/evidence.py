@@ -14,7 +14,6 @@ from oomtune.domain import (
     Lane,
     Purpose,
     SearchSpace,
-    Stage,
     TrialRecord,
 )
 from oomtune.search.line import rising_line
@@ -153,8 +152,7 @@ def _view(
             fits[candidate.batch_size] = peak_bytes
             ran[candidate.batch_size] = max(peak_bytes, ran.get(candidate.batch_size, 0))
         batch = record.ended_at.batch_size
-        over = record.outcome.stage is Stage.DONE and record.outcome.kind is Kind.DEVICE_OOM
-        if over and (not record.outcome.points or (batch == climb_end and not refuted)):
+        if record.outcome.over_headroom and (not record.outcome.points or (batch == climb_end and not refuted)):
             ran[batch] = max(record.outcome.peak_bytes or 0, ran.get(batch, 0))
     # A batch that fitted once and failed once, as when a confirm run fails, is one that does not fit.
     fits = {batch: peak for batch, peak in fits.items() if batch not in failed}

@@ -73,7 +73,8 @@ def test_what_was_tuned_still_fits_and_every_reader_is_told(checked: Checked) ->
 def test_more_memory_than_before_is_exit_four_and_says_what_changed(checked: Checked) -> None:
     def change(values: dict[str, Any]) -> None:
         evidence = values["tuned"]["evidence"]
-        evidence["peak_bytes"] = int(evidence["peak_bytes"] * 0.7)
+        values["tuned"]["batch_size"] //= 2  # so that it fits whatever the noise
+        evidence["peak_bytes"] //= 4
         evidence |= {"keras": "3.0.0", "parameters": 7, "spec": "changed.yaml"}
         evidence["needs_environment"] |= {"MY_SETTING": "when tuned"}
 
@@ -93,7 +94,7 @@ def test_more_memory_than_before_is_exit_four_and_says_what_changed(checked: Che
     (issue,) = json.loads(quality.read_text())
     assert issue["location"]["lines"]["begin"] >= line
     assert f"::error file={path},line={issue['location']['lines']['begin']}," in ran.err
-    allowed = checked.cli("check", path, "--tolerance", "0.6", "-q")
+    allowed = checked.cli("check", path, "--tolerance", "300%", "-q")
     assert allowed.code == 0, allowed.err
 
 

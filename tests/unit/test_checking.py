@@ -111,6 +111,32 @@ def test_what_would_fail_a_pipeline_is_seen_twice_and_a_crash_once() -> None:
         assert (checked(device).verdict, len(device.ran)) == (verdict, runs)
 
 
+@pytest.mark.parametrize(
+    ("seen", "tolerance", "allowed"),
+    [(None, 0.05, 950), (940, 0.05, 987), (940, 0.2, 1_000), (500, 0.05, 950)],
+)
+def test_what_differs_between_runs_may_use_the_headroom_up_to_the_limit(
+    seen: int | None, tolerance: float, allowed: int
+) -> None:
+    strict = Budget(limit_bytes=1_000, headroom=0.05)
+    result = begun(budget=strict, expected_peak_bytes=seen, tolerance=tolerance)
+    assert result.allowed_bytes == allowed
+    assert abs(Budget.of(1_000, allowed).budget_bytes - allowed) <= 1
+
+
+def test_a_peak_within_the_tolerance_fits_though_it_is_over_the_budget() -> None:
+    strict = Budget(limit_bytes=1_000, headroom=0.05)
+    for batch, verdict in ((172, CheckVerdict.FITS), (178, CheckVerdict.DOES_NOT_FIT)):
+        candidate = Candidate(batch_size=batch)
+        result = begun(budget=strict, candidate=candidate, expected_peak_bytes=930)
+        device = Scripted({}, headroom=Budget.of(1_000, result.allowed_bytes).headroom)
+        result = run_trials(result, trials_of(candidate, None), device, SilentObserver())[0]
+        assert result.verdict is verdict
+        assert ("headroom" in dict(rows(result))) == (verdict is CheckVerdict.FITS)
+        said = result.problem.message if result.problem else ""
+        assert ("over the 976 B that noise explains" in said) == (verdict is CheckVerdict.DOES_NOT_FIT)
+
+
 def test_buckets_that_fail_are_seen_twice_too_and_leave_the_figures_of_the_configuration() -> None:
     assert checked(Scripted({2: OOM}), BUCKETED).verdict is CheckVerdict.FITS
     device = Scripted({2: OOM, 3: OOM})
