@@ -52,6 +52,7 @@ record: $(STAMP) ## record the memory curves of the models in tests/benchmarks/z
 	$(BIN)/python -m tests.benchmarks.record
 
 pictures: $(STAMP) ## draw the README's pictures from real runs
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,pictures]'
 	$(BIN)/python -m tests.benchmarks.picture configs/lstm.yaml .github/probe.svg
 	$(BIN)/python -m tests.benchmarks.curve_picture .github/search.svg
 	mkdir -p build && $(BIN)/oomtune probe configs/lstm.yaml --frontier --quiet -o build/lstm.tuned.yaml

@@ -170,7 +170,7 @@ def test_a_trial_is_cut_when_its_time_is_up_and_a_climb_keeps_what_it_ran(tmp_pa
             with pytest.raises(TimeUp):
                 running.run(trial, within_s=2)
         else:
-            outcome = running.run(trial, within_s=25)
+            outcome = running.run(trial, within_s=12)
             assert outcome.kind is Kind.FITS
             assert [point.batch_size for point in outcome.points] == [1, 4, 16]
     finally:
