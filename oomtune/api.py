@@ -173,11 +173,7 @@ def _search(
                 observer=observer,
                 limits=limits,
             )
-            if result.verdict is Verdict.NOTHING_FITS:
-                observer.notice("nothing fits; measuring what the smallest configuration needs")
-                result = dataclasses.replace(result, problem=_nothing_fits(result, runner))
-            elif result.verdict is Verdict.FAILED and result.problem is not None:
-                result = dataclasses.replace(result, problem=located(result.problem, loaded))
+            result = _with_problem(result, loaded, runner, observer)
         finally:
             runner.close()  # its host may be another than the one it was given
             ledger.keep_environment(runner.environment)
@@ -191,6 +187,17 @@ def _search(
         )
         ledger.end(ended_as(result))
         return result
+
+
+def _with_problem(result: ProbeResult, loaded: LoadedSpec, runner: ForkRunner, observer: Observer) -> ProbeResult:
+    """The same with what is to be said of an end without an answer."""
+    problem = result.problem
+    if result.verdict is Verdict.NOTHING_FITS:
+        observer.notice("nothing fits; measuring what the smallest configuration needs")
+        problem = _nothing_fits(result, runner)
+    elif result.verdict is Verdict.FAILED and problem is not None:
+        problem = located(problem, loaded)
+    return dataclasses.replace(result, problem=problem)
 
 
 def _now() -> str:

@@ -46,6 +46,10 @@ class Call:
     """Does it give anything but dense tensors?"""
 
 
+class _CannotBeRun(Exception):
+    """The function can't do without real tensors."""
+
+
 class _WatchedUpdates(Updates):
     def __init__(self, open_calls: list[Call]) -> None:
         super().__init__()
@@ -79,7 +83,7 @@ class Look:
         try:
             with self.graph.as_default(), self.updates, self._recorded(watched):
                 stand_ins = keras.tree.map_structure(lambda leaf: _placeholder(leaf, open_sizes), arguments)
-                result = function(stand_ins)
+                result = _run(function, stand_ins)
             self.holders = {id(layer) for layer in attributes.holders(self.graph)}
         finally:
             attributes.put_back(self.graph)
@@ -180,10 +184,16 @@ def inner(
 ) -> Look | None:
     """The same, with each call of the layers that are watched."""
     for open_sizes in (False, True):
-        # Code of the user's may raise anything where it is run without real tensors.
-        with contextlib.suppress(Exception), surroundings.again():
+        with contextlib.suppress(_CannotBeRun), surroundings.again():
             return Look(function, arguments, whole, watched, open_sizes=open_sizes)
     return None
+
+
+def _run(function: Callable[[Any], Any], stand_ins: Any) -> Any:
+    try:
+        return function(stand_ins)
+    except Exception as error:  # code of the user's may raise anything without real tensors
+        raise _CannotBeRun from error
 
 
 def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
