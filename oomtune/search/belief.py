@@ -97,6 +97,8 @@ def believe(
     near = {batch: peak for batch, peak in peaks.items() if batch >= _NEAR * max(peaks) and peak > line.fixed_bytes}
     for batch, peak in near.items() if room > 0 else ():
         share = (peak - line.fixed_bytes) / room
+        if batch < max(near) and batch / share < low:
+            continue  # what has run since has refuted it, as on a level stretch
         sigma = math.hypot(_NOISE * budget_bytes / room, (_DRIFT if trusted else _BORROWED_DRIFT) * math.log2(share))
         if not trusted and len(peaks) > 1:
             sigma = _FLAT

@@ -21,6 +21,12 @@ _EVEN_ODDS = 0.55
 _PAST = 1.15
 # A lane that is less likely than this to win is asked just that.
 _LIKELY = 0.8
+# After this many strides without a rise of the peak to speak of the curve is level. The next stride makes the batch
+# this many times as large, the one after it twice that often, and so on.
+_LEVEL = 2
+_LEAP = 1.25
+# What is no rise to speak of, beside one in proportion to the batch.
+_RISE = 0.5
 # A batch that would be the answer is run when it is not much less likely to fit than not.
 _GOOD_ENOUGH = 0.35
 
@@ -37,7 +43,7 @@ def next_batch(
     if need > top:
         return need  # beyond where a climb ended, which is doubted
     floor = need if view.low is None else max(need, _above(view, view.low))
-    if line is None or _slow(view):
+    if line is None or _slow(view) or (view.high is not None and _level_strides(view) >= _LEVEL):
         guess = _middle(view, top)
     else:
         low, high = float(view.low or view.axis[0] * 0.5), float(view.high or view.axis[-1] * 1.5)
@@ -71,7 +77,10 @@ def _upwards(view: LaneView, belief: Belief, *, trusted: bool, resolution: float
         return aim
     # Small strides that all fit grow longer, so that a curve that rises in steps is outrun.
     grown = 1 + max(resolution, 0.005) * 4 ** max(0, _small_strides(view) - 1)
-    stride = 2.0 if len(view.peaks) > 1 and not trusted else min(2.0, grown)
+    # On a level stretch the peak says nothing of where it ends.
+    beyond = _level_strides(view) - _LEVEL
+    leap = _LEAP**2**beyond if beyond >= 0 else 1.0
+    stride = 2.0 if len(view.peaks) > 1 and not trusted else min(2.0, max(grown, leap))
     aim = max(aim, last_up_to(view.axis, view.low * stride) or 0)
     if view.climb_end is not None and view.low < view.climb_end:
         aim = min(aim, last_up_to(view.axis, view.climb_end * _PAST) or aim)
@@ -100,6 +109,18 @@ def _small_strides(view: LaneView) -> int:
         view,
         lambda before, batch: batch not in view.failed and before < batch <= max(before * 1.1, _above(view, before)),
     )
+
+
+def _level_strides(view: LaneView) -> int:
+    """From how many batches to the next larger one, counted from the largest, the peak did not rise to speak of; of
+    those that fitted in processes of their own."""
+    ran = sorted({batch for batch in view.tried if batch in view.fits}, reverse=True)
+
+    def level(larger: int, smaller: int) -> bool:
+        in_proportion = (larger / smaller - 1) * view.peaks[smaller]
+        return view.peaks[larger] - view.peaks[smaller] < _RISE * in_proportion
+
+    return sum(1 for _ in itertools.takewhile(lambda pair: level(*pair), itertools.pairwise(ran)))
 
 
 def _small_falls(view: LaneView) -> int:

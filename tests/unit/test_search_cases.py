@@ -118,6 +118,29 @@ def test_where_a_climb_ended_is_no_proof_against_a_fresh_process(needs: float) -
         assert 450 * 0.95 <= point.batch_size <= 450
 
 
+@pytest.mark.parametrize(("level_from", "edge"), [(100, 1000), (400, 900), (560, 840)])
+def test_a_level_stretch_below_the_budget_is_crossed_in_ever_longer_strides(level_from: int, edge: int) -> None:
+    """As the allocator's doubled regions make them: a climb's process ends early, and fresh ones show no slope."""
+
+    def peak(candidate: Candidate, *, climbing: bool) -> int:
+        batch = candidate.batch_size
+        if climbing and batch > level_from * 1.1:
+            return 960
+        return 880 * min(batch, level_from) // level_from if batch <= edge else 1_001
+
+    def run(trial: Trial) -> Outcome:
+        climbing = trial.purpose is Purpose.CALIBRATE
+        law = lambda candidate: peak(candidate, climbing=climbing)  # noqa: E731
+        return FakeDevice(limit_bytes=1_000, headroom=0.05, law=law).run(trial)
+
+    space = SearchSpace(batch_sizes=range(8, 1025, 8))
+    records = search(space, Budget(limit_bytes=1_000), run)
+    best = best_fit(space, records)
+    assert best is not None
+    assert edge * 0.98 <= best.candidate.batch_size <= edge
+    assert len(records) <= 12
+
+
 def test_in_half_precision_odd_batches_are_left_out_where_they_are_many() -> None:
     """They were seen to need more memory than the even ones on either side."""
 
