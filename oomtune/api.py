@@ -31,7 +31,7 @@ from oomtune.preparing import (
     versions,
     with_its_data,
 )
-from oomtune.report.advice import what_to_try
+from oomtune.report.advice import nothing_fits
 from oomtune.scanning import said_of
 from oomtune.session import Limits, result_of, run_session
 from oomtune.spec import LoadedSpec, load_spec
@@ -39,7 +39,7 @@ from oomtune.trials.host import WorkerHost
 from oomtune.trials.process import ForkRunner
 from oomtune.trials.runner import TimeUp
 from oomtune.tuned import check_output, origin_from, spec_folder_from, tuned_values, write_tuned
-from oomtune.units import format_bytes, parse_seconds
+from oomtune.units import parse_seconds
 
 # Set by TensorFlow users to change how ops and allocators behave; each changes what a trial would show.
 _TELLING_VARIABLES = ("TF_ENABLE_ONEDNN_OPTS", "ONEDNN_MAX_CPU_ISA", "TF_GPU_ALLOCATOR", "TF_XLA_FLAGS", "XLA_FLAGS")
@@ -236,14 +236,7 @@ def _nothing_fits(result: ProbeResult, runner: ForkRunner) -> TrialError:
         for record in result.records
         if record.trial.candidate == smallest and record.outcome.error is not None
     )
-    need = f"it needs {format_bytes(needed)}" if needed is not None else error.message
-    return TrialError(
-        code="nothing_fits",
-        message=f"nothing fits in {format_bytes(result.budget.budget_bytes)} "
-        f"(the limit of {format_bytes(result.budget.limit_bytes)} less {result.budget.headroom:.0%} headroom): "
-        f"the smallest configuration tried was {smallest}, and {need}",
-        hint="\n".join(what_to_try(result.spec, result.budget, smallest, needed, error)),
-    )
+    return nothing_fits(result, smallest, needed, error)
 
 
 def _measure_need(smallest: Candidate, result: ProbeResult, runner: ForkRunner) -> int | None:

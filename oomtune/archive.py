@@ -6,19 +6,15 @@ data and explanations have left lies in folders beside them.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import os
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
-from oomtune.domain import Explanation
 from oomtune.errors import OutputNotWritable, UsageProblem
 from oomtune.kept import Kept, Prober, read_kept
+from oomtune.kept_explanations import explanation_paths
 from oomtune.ledger import ledger_folder, state_folder, take_lock
 
 _LEFT_BESIDE = ("scans/*.json", "scans/*.npz", "explanations/*.json")
@@ -41,25 +37,40 @@ class LedgerFile:
         # Before a ledger told what it is of, its file's name was all that did: the spec's name and a digest.
         return self.kept.about.spec.name if self.kept.about else self.path.stem.rpartition("-")[0]
 
+    def is_of(self, subject: Path) -> bool:
+        """Is it of this spec, or of one below this folder? What lies in a folder's own `.oomtune/` is the folder's,
+        wherever its spec was then."""
+        if self.path.parent.resolve() == subject / ".oomtune":
+            return True
+        about = self.kept.about
+        if about is None or not about.spec_path:
+            return False
+        return Path(about.spec_path).is_relative_to(subject) or about.output == str(subject)
+
 
 def folders(near: Path) -> list[Path]:
     """Where ledgers may lie: beside a spec in `near`, and in the state folder."""
     return list(dict.fromkeys((ledger_folder(near / "spec.yaml"), state_folder())))
 
 
-def folders_of(word: str, here: Path) -> list[Path]:
-    """The same for a folder, or for the file of a spec, that someone names."""
-    path = here / word
+def subject_of(word: str, here: Path) -> Path:
+    """The folder, or the file of a spec, that someone names."""
+    path = (here / word).resolve()
     if not path.exists():
         raise UsageProblem(f"no such file or folder: {word}", hint="give a folder with specs in it, or a spec")
-    near = path if path.is_dir() and path.name != ".oomtune" else path.parent
-    return folders(near)
+    return path.parent if path.name == ".oomtune" else path
 
 
-def ledgers(where: Iterable[Path]) -> list[LedgerFile]:
-    """Every ledger in these folders, the newest first."""
+def folders_of(subject: Path) -> list[Path]:
+    """Where its ledgers may lie."""
+    return folders(subject if subject.is_dir() else subject.parent)
+
+
+def ledgers(where: Iterable[Path], subject: Path | None = None) -> list[LedgerFile]:
+    """Every ledger in these folders, or those of one subject, the newest first. The state folder is one for all."""
     found = [look(path) for folder in where for path in folder.glob("*.jsonl")]
-    return sorted((one for one in found if one is not None), key=lambda one: one.modified, reverse=True)
+    wanted = (one for one in found if one is not None and (subject is None or one.is_of(subject)))
+    return sorted(wanted, key=lambda one: one.modified, reverse=True)
 
 
 def look(path: Path) -> LedgerFile | None:
@@ -113,20 +124,24 @@ class Cleaned:
     freed_bytes: int
 
 
-def clean(where: Iterable[Path], older_than: float) -> Cleaned:
-    """Remove the ledgers that nobody wrote to since, and what was left beside them. A running probe keeps its own."""
+def clean(where: Iterable[Path], older_than: float, subject: Path | None = None) -> Cleaned:
+    """Remove the ledgers that nobody wrote to since, all or those of one subject, and what was left beside them. A
+    running probe keeps its own."""
     removed: list[Path] = []
     freed = 0
     for folder in where:
         needed: set[Path] = set()
+        left: set[Path] = set()
         for one in ledgers([folder]):
-            if one.running or one.modified >= older_than:
+            if one.running or one.modified >= older_than or not (subject is None or one.is_of(subject)):
                 needed |= _needed_by(one)
             else:
+                left |= _needed_by(one)
                 freed += _remove(one.path, older_than, removed, locked=True)
         for path in (path for pattern in _LEFT_BESIDE for path in folder.glob(pattern)):
-            # A scan is read again by probes that are not long ago, and not written anew.
-            if path.with_suffix("") not in needed:
+            # A scan is read again by probes that are not long ago, and not written anew. Where one subject is cleaned
+            # up after, what none of its ledgers knew of is another's.
+            if path.with_suffix("") not in needed and (subject is None or path.with_suffix("") in left):
                 freed += _remove(path, older_than, removed)
     return Cleaned(removed=tuple(removed), freed_bytes=freed)
 
@@ -136,7 +151,7 @@ def _needed_by(one: LedgerFile) -> set[Path]:
     about, folder = one.kept.about, one.path.parent
     if about is None:
         return set()
-    paths = {_explanation_path(folder, about.spec.folder, about.spec_sha256)}
+    paths = set(explanation_paths(folder, about))
     if about.spec.scan is not None and about.spec.scan.rows_path:
         paths.add(folder / "scans" / Path(about.spec.scan.rows_path).name)
     return {path.with_suffix("") for path in paths}
@@ -156,32 +171,3 @@ def _remove(path: Path, older_than: float, removed: list[Path], *, locked: bool 
         raise OutputNotWritable(f"{path} can't be removed: {error.strerror}") from None
     removed.append(path)
     return state.st_size
-
-
-def keep_explanation(explanation: Explanation, spec_path: Path, spec_sha256: str) -> None:
-    """Keep what an explanation found, for reports of the same spec; what can't be kept is not shown there."""
-    short = dataclasses.replace(explanation.spec.space, batch_sizes=(), length_counts=())
-    slim = dataclasses.replace(explanation, spec=dataclasses.replace(explanation.spec, space=short, scan=None))
-    path = _explanation_path(ledger_folder(spec_path), explanation.spec.folder, spec_sha256)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(TypeAdapter(Explanation).dump_json(slim))
-    except OSError:
-        return
-
-
-def kept_explanation(ledger: LedgerFile) -> Explanation | None:
-    about = ledger.kept.about
-    if about is None:
-        return None
-    path = _explanation_path(ledger.path.parent, about.spec.folder, about.spec_sha256)
-    try:
-        explanation = TypeAdapter(Explanation).validate_json(path.read_bytes())
-        return dataclasses.replace(explanation, spec=about.spec)
-    except (OSError, ValidationError):
-        return None
-
-
-def _explanation_path(folder: Path, spec_folder: str, spec_sha256: str) -> Path:
-    name = hashlib.sha256(f"{spec_folder}\0{spec_sha256}".encode()).hexdigest()[:16]
-    return folder / "explanations" / f"{name}.json"

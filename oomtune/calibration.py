@@ -7,6 +7,7 @@ strong hint and no proof: a process that has run smaller sizes may need more tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from oomtune.domain import Point
@@ -29,6 +30,8 @@ _LAST_LEAP = 1.25
 # Steps this slow cost more than the point is worth.
 _SLOW_STEP_MS = 5_000
 _MOST_POINTS = 16
+_MOST_FURTHER = 6
+_MOST_FROM_AFAR = 12
 
 
 def next_size(climb: Sequence[int], points: Sequence[Point], budget_bytes: int, *, every: bool = False) -> int | None:
@@ -53,6 +56,21 @@ def next_size(climb: Sequence[int], points: Sequence[Point], budget_bytes: int, 
             return _largest_up_to(min(reach, last.batch_size * leap), larger) or larger[0]
     over = (last.batch_size + (budget_bytes - last.peak_bytes) / slope) * _JUST_OVER
     return next((size for size in larger if size >= min(over, last.batch_size * _LAST_LEAP)), larger[-1])
+
+
+def next_further(
+    sizes: Sequence[int], points: Sequence[Point], budget_bytes: int, *, from_afar: bool = False
+) -> int | None:
+    """The next of `sizes` to go on to after those that ran, of which the last has fitted; None when that is enough."""
+    last = points[-1]
+    larger = [size for size in sizes if size > last.batch_size]
+    if not larger or last.peak_bytes > budget_bytes or len(points) > (_MOST_FROM_AFAR if from_afar else _MOST_FURTHER):
+        return None
+    # Memory per sample never rises with the batch, so this many times the size fits too.
+    room = budget_bytes / max(1, last.peak_bytes)
+    # From afar that is not to be trusted: chunks are used again in other ways, and the first size that fails is the
+    # last of its process. Half of the way at a time, each of the sizes near the edge also comes after one near to it.
+    return _largest_up_to(last.batch_size * (math.sqrt(room) if from_afar else room), larger) or larger[0]
 
 
 def _on_the_flat(larger: Sequence[int], points: Sequence[Point], budget_bytes: int) -> int | None:

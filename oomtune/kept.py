@@ -125,11 +125,11 @@ def _prober(began: dict[str, Any]) -> Prober | None:
 
 def that_hold(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     """The records that a resumed probe goes on from. A crash may have been mended since, outside the spec; it is run
-    again. That a model can't train on other lengths, or in half precision, is no such crash."""
+    again. That a model can't train in half precision, or in a way that the answer does not need, is no such crash."""
     return [
         record
         for record in records
-        if record.outcome.kind is not Kind.CRASH or record.trial.for_buckets or record.refuses_precision
+        if record.outcome.kind is not Kind.CRASH or not record.trial.for_the_answer or record.refuses_precision
     ]
 
 

@@ -113,17 +113,20 @@ def optimizer(tuned: TunedConfig) -> keras.Optimizer:
 
 
 def compile_args(tuned: TunedConfig) -> dict[str, Any]:
-    """The arguments for `Model.compile` that the trials used."""
+    """The arguments for `Model.compile` that the trials used. A model that comes compiled is not compiled again."""
+    training = tuned.training
+    if training.get("loss") is None:
+        raise UsageProblem(
+            "this config has no training.loss: the trials took the model as it comes compiled, with its own optimizer",
+            hint="leave model.compile out, or set training.loss in the spec and probe again",
+        )
     import keras
 
-    training = tuned.training
     metrics = training.get("metrics") or []
-    arguments = {
+    return {
         "optimizer": optimizer(tuned),
-        "metrics": [entry if isinstance(entry, str) else keras.metrics.get(entry) for entry in metrics],
+        "loss": keras.losses.get(training["loss"]),
+        "metrics": [entry if isinstance(entry, str) else keras.metrics.get(entry) for entry in metrics] or None,
         "jit_compile": training.get("jit_compile", "auto"),
         "run_eagerly": training.get("run_eagerly", False),
     }
-    if training.get("loss") is not None:
-        arguments["loss"] = keras.losses.get(training["loss"])
-    return arguments

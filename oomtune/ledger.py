@@ -61,7 +61,8 @@ class Ledger:
     def open(cls, folder: Path, name: str, key: Mapping[str, Any], *, limit_bytes: int, fresh: bool = False) -> Ledger:
         """Take the first ledger of this key that no other probe has, with what it holds."""
         digest = hashlib.sha256(json.dumps(key, sort_keys=True, default=str).encode()).hexdigest()[:12]
-        stem = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:60]}-{digest}"
+        named = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:60].lstrip("-.") or "spec"  # what begins with a dash is a flag
+        stem = f"{named}-{digest}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path, descriptor = _lock_first_free(folder, stem)

@@ -12,14 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oomtune.archive import LedgerFile, kept_explanation, look
+from oomtune.archive import LedgerFile, look
 from oomtune.domain import Budget, Explanation, ProbeResult, TrialError, Verdict
 from oomtune.errors import EnvironmentProblem, OutputNotWritable, UsageProblem
+from oomtune.kept import About
+from oomtune.kept_explanations import kept_explanation
 from oomtune.report import marks
+from oomtune.report.comparing import spec_differences
 from oomtune.report.table import COLUMNS
 from oomtune.session import result_of
 from oomtune.tuned import spec_folder_from, tuned_text, tuned_values
 from oomtune.writing import check_writable, has_mark, write_whole
+
+_MOST_DIFFERENCES = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ def from_ledger(ledger: LedgerFile) -> Finished:
         probed_at=ended.at if ended else kept.began_at,
         ledger_path=str(ledger.path),
     )
-    finished = Finished(result=result, values=about.values, explanation=kept_explanation(ledger))
+    finished = Finished(result=result, values=about.values, explanation=_explanation_of(ledger.path.parent, about))
     if about.output is None or result.best is None or verdict not in (Verdict.TUNED, Verdict.STOPPED):
         return finished
     folder = spec_folder_from(Path(about.output), about.spec.folder)
@@ -67,6 +72,20 @@ def from_ledger(ledger: LedgerFile) -> Finished:
     )
     written = dataclasses.replace(result, tuned_path=about.output)
     return dataclasses.replace(finished, result=written, tuned_text=tuned_text(values))
+
+
+def _explanation_of(folder: Path, about: About) -> Explanation | None:
+    """What was explained of the probed file, with a word on what differed then."""
+    kept = kept_explanation(folder, about)
+    if kept is None:
+        return None
+    found = spec_differences(about.values, kept.values)
+    if not found:
+        return kept.explanation
+    listed = [f"{one.what} was {one.words[1]} and not {one.words[0]}" for one in found[:_MOST_DIFFERENCES]]
+    more = f"; and {len(found) - len(listed)} more" if len(found) > len(listed) else ""
+    said = f"This was explained with another spec than was probed: {'; '.join(listed)}{more}."
+    return dataclasses.replace(kept.explanation, notices=(said, *kept.explanation.notices))
 
 
 def _cut_off(ledger: LedgerFile) -> TrialError:
@@ -204,5 +223,5 @@ def outputs_by_suffix(paths: Sequence[Path], tensorboard: Path | None = None) ->
         kind = RENDERINGS.get({".htm": ".html"}.get(path.suffix.lower(), path.suffix.lower()))
         if kind is None:
             raise UsageProblem(f"-o {path}: expected a name that ends in {', '.join(RENDERINGS)}")
-        files.append((path, kind))
+        files.append((path, dataclasses.replace(kind, flag="-o")))
     return Outputs(files=files, tensorboard=tensorboard)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # argparse's and click's ways to say what a script takes, and absl's, whose flags have names without dashes.
 _TAKES = {"add_argument", "option", "argument"}
@@ -21,6 +21,8 @@ class Option:
     required: bool = False
     choice: str | None = None
     """One of the values that it allows, where these are written down."""
+    takes_several: bool = False
+    """Does it take all words up to the next option?"""
 
     @property
     def name(self) -> str:
@@ -36,15 +38,38 @@ def options_of(text: str) -> list[Option]:
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     marked = {f"--{word}" for call in calls if _called(call) in _REQUIRED_FLAGS for word in _words(call)}
     found = [option for call in calls if (option := _option(call)) is not None]
-    return [
-        Option(names=option.names, required=option.required or bool(marked & set(option.names)), choice=option.choice)
-        for option in found
-    ]
+    marked |= set(_first_of_groups(text, calls))
+    return [replace(option, required=option.required or bool(marked & set(option.names))) for option in found]
+
+
+def subcommands_of(text: str) -> list[str]:
+    """The names of the commands that the script has within itself, of which one has to be given."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    return [name for call in calls if _called(call) == "add_parser" for name in list(_texts(call.args))[:1]]
+
+
+def _first_of_groups(text: str, calls: list[ast.Call]) -> Iterator[str]:
+    """Of options that exclude each other while one of them is required, the first."""
+    groups: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Assign) and _is_required_group(node.value):
+            groups |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    for call in calls:
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if isinstance(owner, ast.Name) and owner.id in groups:
+            groups.discard(owner.id)
+            yield from list(_texts(call.args))[:1]
+
+
+def _is_required_group(made: ast.expr) -> bool:
+    if not isinstance(made, ast.Call) or _called(made) != "add_mutually_exclusive_group":
+        return False
+    return _constant(_keywords(made).get("required")) is True
 
 
 def _option(call: ast.Call) -> Option | None:
     name, words = _called(call), list(_texts(call.args))
-    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    keywords = _keywords(call)
     required = _constant(keywords.get("required")) is True
     if name.startswith(_FLAGS) and words:
         return Option(names=(f"--{words[0]}",), required=required)
@@ -52,11 +77,20 @@ def _option(call: ast.Call) -> Option | None:
     if names:
         # Whatever it is called that takes them: words that begin with dashes are options.
         takes_value = _constant(keywords.get("action")) not in _TAKES_NO_VALUE
-        return Option(names=names, required=required and takes_value, choice=_first(keywords.get("choices")))
+        return Option(
+            names=names,
+            required=required and takes_value,
+            choice=_first(keywords.get("choices")),
+            takes_several=_constant(keywords.get("nargs")) in ("+", "*"),
+        )
     if name in _TAKES and words:
         optional = _constant(keywords.get("nargs")) in ("?", "*") or _constant(keywords.get("required")) is False
         return Option(names=(words[0],), required=not optional, choice=_first(keywords.get("choices")))
     return None
+
+
+def _keywords(call: ast.Call) -> dict[str | None, ast.expr]:
+    return {keyword.arg: keyword.value for keyword in call.keywords}
 
 
 def _called(call: ast.Call) -> str:

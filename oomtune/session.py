@@ -14,7 +14,9 @@ from oomtune.domain import (
     Outcome,
     ProbeResult,
     ProbeSpec,
+    Purpose,
     Stage,
+    Trial,
     TrialError,
     TrialRecord,
     Verdict,
@@ -56,7 +58,7 @@ def run_session(
     try:
         while (trial := next_trial_of_all(spec.space, budget, history)) is not None:
             if limits.max_trials is not None and len(history) - len(earlier) >= limits.max_trials:
-                verdict, problem = Verdict.STOPPED, _stopped("max_trials", len(history) - len(earlier))
+                verdict, problem = _stopped(trial, "max_trials", len(history) - len(earlier))
                 break
             observer.trial_started(trial, len(history) + 1)
             outcome = runner.run(trial, within_s=None if limits.deadline is None else limits.deadline - clock())
@@ -71,7 +73,7 @@ def run_session(
                 verdict, problem = Verdict.FAILED, outcome.error
                 break
     except TimeUp:
-        verdict, problem = Verdict.STOPPED, _stopped("time_limit", len(history) - len(earlier))
+        verdict, problem = _stopped(trial, "time_limit", len(history) - len(earlier))
     except KeyboardInterrupt:
         verdict, problem = Verdict.INTERRUPTED, _interrupted(len(history))
     if verdict is Verdict.TUNED and best_fit(spec.space, history) is None:
@@ -117,9 +119,12 @@ def _goes_on(spec: ProbeSpec, history: Sequence[TrialRecord], observer: Observer
     """Is there an answer to be had although the last trial crashed? Then it is said what was given up for it."""
     record = history[-1]
     said = record.outcome.error.message if record.outcome.error else "they can not take turns"
+    said = " ".join(said.split())  # a notice is one line
     refused, precision = refused_precisions(history), record.trial.candidate.precision
-    if record.trial.for_buckets:
-        observer.notice(f"no buckets: {said}")  # this model can't train on other lengths
+    if not record.trial.for_the_answer:
+        # This model can't train on other lengths, or not without rematerialisation.
+        lost = "no buckets" if record.trial.for_buckets else "what rematerialisation costs in time is not known"
+        observer.notice(f"{lost}: {said}")
         return True
     if precision in refused and set(spec.space.precisions) - set(refused):
         observer.notice(f"{precision} is refused: {said}")
@@ -130,13 +135,33 @@ def _goes_on(spec: ProbeSpec, history: Sequence[TrialRecord], observer: Observer
 def _tell_of_given_up_buckets(history: Sequence[TrialRecord], observer: Observer) -> None:
     """Buckets that were tried to the end and are not in the answer."""
     of_buckets = [record for record in history if record.trial.for_buckets]
-    if of_buckets and all(record.outcome.kind is not Kind.CRASH for record in of_buckets):
-        times = sum(bool(record.trial.buckets) for record in of_buckets)
-        observer.notice(f"no buckets: in {times} trials by turns they never stayed within the budget, however small")
+    if not of_buckets or any(record.outcome.kind is Kind.CRASH for record in of_buckets):
+        return
+    turns = [record for record in of_buckets if record.trial.buckets]
+    full = [record for record in turns if record.trial.purpose is Purpose.CONFIRM]
+    if not full:
+        observer.notice("no buckets: not every one of them has a batch that fits by itself")
+        return
+    fitted = [record for record in turns if record.outcome.kind is Kind.FITS]
+    least = f"{_sizes(full[0])} down to {_sizes(full[-1])}"
+    said = f"no buckets: by turns they did not stay within the budget with {least}"
+    if any(record in full for record in fitted):
+        said = f"no buckets: by turns they stayed within the budget too seldom to rely on, with {least}"
+    elif fitted:
+        said = f"{said}; {_sizes(fitted[0])} fitted, too small to be worth it"
+    observer.notice(said)
 
 
-def _stopped(code: str, trials: int) -> TrialError:
-    return TrialError(code=code, message=f"stopped by --{code.replace('_', '-')} after {trials} more trials")
+def _sizes(record: TrialRecord) -> str:
+    return ", ".join(f"{size} of {length}" for length, size in record.trial.buckets)
+
+
+def _stopped(before: Trial | None, code: str, trials: int) -> tuple[Verdict, TrialError | None]:
+    """How a search ends that was stopped before this trial. The answer needs none that is only to be timed."""
+    if before is not None and before.for_time:
+        return Verdict.TUNED, None
+    problem = TrialError(code=code, message=f"stopped by --{code.replace('_', '-')} after {trials} more trials")
+    return Verdict.STOPPED, problem
 
 
 def _interrupted(trials: int) -> TrialError:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oomtune.domain import Inspection, TensorSpec
-from oomtune.script_options import Option, options_of
+from oomtune.script_options import Option, options_of, subcommands_of
 
 _LENGTH = "sequence_length"
 _BATCH_OPTIONS = ("--batch-size", "--batch_size", "--batchsize", "--batch", "--bs", "-b")
+# Others that speak of a batch's size, such as --train_batch_size, but not of one that is none of training's.
+_BATCH_WORDS = re.compile(r"batch.*(size|sz)", re.IGNORECASE)
+_NOT_TRAINING = re.compile(r"eval|val|test|pred|infer|accum", re.IGNORECASE)
 _LENGTH_OPTIONS = (
     "--sequence-length", "--sequence_length", "--seq-length", "--seq_length", "--seq-len", "--seq_len", "--seqlen",
     "--max-length", "--max_length", "--max-len", "--max_len", "--maxlen", "--max-seq-length", "--max_seq_length",
 )  # fmt: skip
+
+_SPARSE = "sparsecategoricalcrossentropy"
 
 _STARTER_MODEL = """\
 model:                        # or builder, keras_file, application, train_step, script
@@ -37,11 +43,12 @@ training:
 """
 _SEARCH = """\
 search:
-  batch_size: {{min: 1, max: 1024}}
+  batch_size: {batch_size}
 {length}  precision: [float32]       # most preferred first; add mixed_bfloat16 or mixed_float16
   objective: tokens           # tokens | batch_size | sequence_length | throughput
 """
-_LENGTH_LINE = "  sequence_length: [64, 128, 256]\n"
+_LENGTHS = (64, 128, 256)
+_BATCH_SIZES = "{min: 1, max: 1024}"
 _DEVICE = """\
 device:
   kind: auto                  # gpu if there is one, else cpu
@@ -51,7 +58,7 @@ device:
 
 def starter(name: str) -> str:
     """A small model of our own to begin with."""
-    return _spec(name, _STARTER_MODEL, has_length=True)
+    return _spec(name, _STARTER_MODEL, lengths=_LENGTHS)
 
 
 def from_model(name: str, way: str, source: str, seen: Inspection) -> str:
@@ -71,7 +78,13 @@ def from_model(name: str, way: str, source: str, seen: Inspection) -> str:
         loss = f"  loss: {_loss(seen)}  # by the last activation: change it if yours is another\n"
         lines += ["  optimizer: adam", loss]
     varies = any(_LENGTH in tensor.shape for tensor in (*seen.inputs.values(), *seen.outputs.values()))
-    return _spec(name, "\n".join(lines), has_length=varies)
+    only = f"{seen.batch_size!s:<16}# the model takes no other"
+    return _spec(
+        name,
+        "\n".join(lines),
+        lengths=(seen.lengths or _LENGTHS) if varies else (),
+        batch_size=_BATCH_SIZES if seen.batch_size is None else only,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,18 +98,31 @@ class ScriptSpec:
 def from_script(name: str, path: str, text: str) -> ScriptSpec | None:
     """A spec for a training script; None when it has no option that could be its batch size."""
     options = options_of(text)
-    batch, length = _one_of(options, _BATCH_OPTIONS), _one_of(options, _LENGTH_OPTIONS)
+    batch, length = _one_of(options, _BATCH_OPTIONS) or _of_a_batch(options), _one_of(options, _LENGTH_OPTIONS)
     if batch is None:
         return None
     arguments = [batch, "{batch_size}"] + ([length, "{sequence_length}"] if length else [])
     required = [option for option in options if option.required and not {batch, length} & set(option.names)]
     for option in sorted(required, key=lambda option: option.is_positional):
         value = option.choice or f"SET_{option.name.strip('-').replace('-', '_').upper()}"
-        arguments += [value] if option.is_positional else [option.name, value]
+        if option.takes_several and not option.is_positional:
+            arguments = [option.name, value, *arguments]  # first: it would take what is positional for its own
+        else:
+            arguments += [value] if option.is_positional else [option.name, value]
     unset = tuple(option.name for option in required if option.choice is None)
     note = f"    # The script requires {', '.join(unset)}: set what begins with SET_ first.\n" if unset else ""
+    commands = subcommands_of(text)
+    if commands:
+        note += f"    # It has commands of its own, {', '.join(commands)}: put the one that trains first in args.\n"
     model = f"model:\n  script:\n    path: {_flow(path)}\n{note}    args: {_flow(arguments)}\n"
-    return ScriptSpec(text=_spec(name, model, has_length=length is not None), unset=unset)
+    return ScriptSpec(text=_spec(name, model, lengths=_LENGTHS if length is not None else ()), unset=unset)
+
+
+def _of_a_batch(options: Iterable[Option]) -> str | None:
+    """The shortest option that speaks of the size of training's batches."""
+    names = [name for option in options for name in option.names if name.startswith("--")]
+    found = [name for name in names if _BATCH_WORDS.search(name) and not _NOT_TRAINING.search(name)]
+    return min(found, key=len, default=None)
 
 
 def _one_of(options: Iterable[Option], known: Iterable[str]) -> str | None:
@@ -104,8 +130,9 @@ def _one_of(options: Iterable[Option], known: Iterable[str]) -> str | None:
     return next((name for name in known if name in names), None)
 
 
-def _spec(name: str, sections: str, *, has_length: bool) -> str:
-    search = _SEARCH.format(length=_LENGTH_LINE if has_length else "")
+def _spec(name: str, sections: str, *, lengths: Sequence[int] = (), batch_size: str = _BATCH_SIZES) -> str:
+    line = f"  sequence_length: {_flow(list(lengths))}\n" if lengths else ""
+    search = _SEARCH.format(batch_size=batch_size, length=line)
     head = f"# Made by oomtune init. Probe it with: oomtune probe {Path(name).name}\n"
     return "\n".join([head, sections, search, _DEVICE])
 
@@ -124,16 +151,18 @@ def _tensor(tensor: TensorSpec) -> str:
 def _target(seen: Inspection, output: str) -> TensorSpec:
     """What the loss compares the output with: classes where it is a distribution over them, else numbers like it."""
     tensor = seen.outputs[output]
-    if _loss(seen) == "sparse_categorical_crossentropy":
+    classes = seen.losses.get(output) == _SPARSE if seen.compiled else _loss(seen) == "sparse_categorical_crossentropy"
+    if classes and tensor.shape and isinstance(tensor.shape[-1], int):
         return TensorSpec(shape=tensor.shape[:-1], dtype="int32", max=float(tensor.shape[-1]))
     return TensorSpec(shape=tensor.shape, dtype="float32")
 
 
 def _loss(seen: Inspection) -> str:
-    """The loss that the model comes with, or one that suits the activations of all its outputs."""
+    """One that suits the activations of all its outputs."""
     kinds = set(seen.activations.values())
-    classes = seen.loss == "sparsecategoricalcrossentropy" if seen.compiled else kinds == {"softmax"}
-    if classes and all(tensor.shape and isinstance(tensor.shape[-1], int) for tensor in seen.outputs.values()):
+    if kinds == {"softmax"} and all(
+        tensor.shape and isinstance(tensor.shape[-1], int) for tensor in seen.outputs.values()
+    ):
         return "sparse_categorical_crossentropy"
     return "binary_crossentropy" if kinds == {"sigmoid"} else "mean_squared_error"
 

@@ -39,8 +39,8 @@ def parse_seconds(text: str) -> float:
     return seconds
 
 
-def format_bytes(size: float) -> str:
-    """A size to three significant figures in the unit people would choose."""
+def format_bytes(size: float, more_digits: int = 0) -> str:
+    """A size to three significant figures, or more, in the unit people would choose."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     while abs(size) >= 1024 and len(units) > 1:
         size /= 1024
@@ -48,7 +48,16 @@ def format_bytes(size: float) -> str:
     unit = units[0]
     if unit == "B":
         return f"{size:.0f} B"
-    return f"{size:.0f} {unit}" if abs(size) >= 100 else f"{size:.1f} {unit}"
+    return f"{size:.{(0 if abs(size) >= 100 else 1) + more_digits}f} {unit}"
+
+
+def format_bytes_apart(size: int, other: int) -> tuple[str, str]:
+    """Two sizes with as many figures as it takes to see that they are not the same."""
+    for more_digits in range(3):
+        shown = format_bytes(size, more_digits), format_bytes(other, more_digits)
+        if shown[0] != shown[1] or size == other:
+            return shown
+    return f"{size:,} B", f"{other:,} B"
 
 
 def format_ms(milliseconds: float) -> str:
@@ -67,7 +76,8 @@ def format_seconds(seconds: float) -> str:
 
 
 def parse_share(text: str) -> float:
-    """A share as people write it, `0.05` or `5%`."""
+    """A share as people write it, `0.05` or `5%`. More than all of it has to be said in per cent: a bare 5 is more
+    likely to mean five of them than five hundred."""
     number = text.strip().removesuffix("%")
     try:
         share = float(number) / (100 if number != text.strip() else 1)
@@ -75,6 +85,8 @@ def parse_share(text: str) -> float:
         share = math.nan
     if not 0 <= share <= 10:
         raise ValueError("expected a share such as 0.05 or 5%")
+    if share > 1 and number == text.strip():
+        raise ValueError(f"expected a share such as 0.05 or 5%; for {number} per cent write {number}%")
     return share
 
 

@@ -39,7 +39,6 @@ def explanation(result: ProbeResult) -> Explanation:
             largest_op="softmax_grad",
             largest_bytes=66 * MIB,
         ),
-        peak_bytes=peak,
         growth=Growth(points=(), fixed_bytes=24.0 * MIB, bytes_per_sample=0.8 * MIB),
         remedies=(
             TriedRemedy(

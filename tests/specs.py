@@ -6,7 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from oomtune.domain import Budget, Device, ProbeSpec
+from oomtune.domain import Budget, Device, ProbeSpec, Trial, WorkOrder
 from oomtune.spec import load_spec
 
 _SMALL: dict[str, Any] = {
@@ -52,3 +52,18 @@ def small_probe_spec(folder: Path | None = None, **overrides: Any) -> ProbeSpec:
 
     spec = load_spec(small_spec(**overrides)).spec
     return dataclasses.replace(spec, folder=str(folder)) if folder else spec
+
+
+def small_work_order(trial: Trial, folder: Path | None = None, **overrides: Any) -> WorkOrder:
+    """What a worker is told of a trial of the same."""
+    spec = small_probe_spec(folder, **overrides)
+    return WorkOrder(
+        trial=trial,
+        folder=spec.folder,
+        model=spec.model,
+        dataset=spec.dataset,
+        training=spec.training,
+        settings=spec.trial,
+        device=CPU,
+        budget=BUDGET,
+    )

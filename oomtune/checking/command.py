@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from oomtune.api import write_answer
-from oomtune.checking.changes import changes_since, spec_lines_changed
+from oomtune.checking.changes import changes_since
 from oomtune.checking.options import CheckOptions
+from oomtune.checking.origin import as_edited, edits_since, load_edited
 from oomtune.checking.place import Place, find_place
 from oomtune.checking.running import run_trials
-from oomtune.checking.subject import Subject, candidate_of, read_subject, trials_of
+from oomtune.checking.subject import Subject, candidate_of, check_buckets, read_subject, trials_of
 from oomtune.checking.updating import update
-from oomtune.domain import Budget, CheckResult, CheckVerdict, ProbeResult
+from oomtune.domain import Budget, CheckResult, CheckVerdict, ProbeResult, Trial
 from oomtune.observer import Observer, SilentObserver
 from oomtune.preparing import deciding_files, needed, pinned_environment, started_worker, versions, with_its_data
 from oomtune.spec import LoadedSpec, load_spec
 from oomtune.trials.host import WorkerHost
 from oomtune.trials.process import ForkRunner
+from oomtune.tuned import TunedConfig
 
 
 def check(path: str | Path, **overrides: Any) -> CheckResult:
@@ -30,12 +32,13 @@ def check(path: str | Path, **overrides: Any) -> CheckResult:
 def run_check(path: Path, options: CheckOptions, observer: Observer) -> CheckResult:
     """The same, telling an observer what happens."""
     with started_worker() as starting:
-        subject = read_subject(path, options)
+        subject = as_edited(read_subject(path, options), options)
         host = needed(starting)
         place = find_place(subject, options, host)
         if place.refused:
             return _wrong_device(subject, place, options)
         loaded = with_its_data(subject.loaded, deciding_files(subject.loaded), host, observer)
+        check_buckets(subject, loaded)
         result = before_the_run(subject, loaded, place, options)
         observer.probe_started(loaded.spec, result.device, result.budget, 0)
         for notice in result.notices:
@@ -46,9 +49,8 @@ def run_check(path: Path, options: CheckOptions, observer: Observer) -> CheckRes
 def before_the_run(subject: Subject, loaded: LoadedSpec, place: Place, options: CheckOptions) -> CheckResult:
     """All that is known of it; that it fits is what is now to be seen."""
     tuned, resolved = subject.tuned, place.resolved
-    lines, said = spec_lines_changed(loaded) if tuned is not None else ((), ())
-    expected = None if tuned is None or place.other is not None else tuned.peak_bytes
-    why_not = "" if tuned is None or expected is not None else _why_not_compared(place)
+    edits = edits_since(subject)
+    why_not = _why_not_compared(tuned, place)
     return CheckResult(
         verdict=CheckVerdict.FITS,
         path=str(subject.path),
@@ -58,18 +60,29 @@ def before_the_run(subject: Subject, loaded: LoadedSpec, place: Place, options: 
         device=resolved.device,
         budget=resolved.budget,
         tolerance=options.growth_allowed,
+        card_limit_bytes=place.card_limit_bytes,
         was_tuned=tuned is not None,
-        expected_peak_bytes=expected,
+        confirmed=tuned is None or tuned.confirmed,
+        expected_peak_bytes=None if tuned is None or why_not else tuned.peak_bytes,
         not_compared=why_not,
-        spec_diff=lines,
-        notices=(*resolved.notices, *said),
+        spec_diff=edits.lines,
+        file_edited=edits.file_edited,
+        spec_edited=edits.spec_edited,
+        took_over=subject.taken_over is not None,
+        notices=(*resolved.notices, *edits.notices),
     )
 
 
-def _why_not_compared(place: Place) -> str:
+def _why_not_compared(tuned: TunedConfig | None, place: Place) -> str:
+    """Why the peak can't be held against the evidence; empty where it can, or there is none."""
+    if tuned is None:
+        return ""
     if place.other is not None:
         return "it was on another device, so growth is not checked"
-    return "not known: the evidence has no peak_bytes, so growth is not checked"
+    if not tuned.confirmed:
+        # What a short trial of the search uses is less than a whole run with validation does.
+        return "it was not confirmed, as its search was stopped first, so growth is not checked"
+    return "" if tuned.peak_bytes else "not known: the evidence has no peak_bytes, so growth is not checked"
 
 
 def _wrong_device(subject: Subject, place: Place, options: CheckOptions) -> CheckResult:
@@ -106,7 +119,7 @@ def _run(
         return write_answer(answer, _as_searched(subject, place, options), subject.path)
 
     try:
-        result, ran = run_trials(result, trials_of(result.candidate, tuned), runner, observer)
+        result, ran = run_trials(result, _what_to_run(result, subject, loaded), runner, observer)
         if tuned is not None:
             changes = changes_since(tuned, subject.document, result, place, runner.environment)
             result = dataclasses.replace(result, changes=changes)
@@ -115,9 +128,18 @@ def _run(
         runner.close()  # its host may be another than the one it was given
 
 
+def _what_to_run(result: CheckResult, subject: Subject, loaded: LoadedSpec) -> list[Trial]:
+    """The answer, unless an edited spec does not allow it any more: then there is only something to search."""
+    space, candidate = loaded.spec.space, result.candidate
+    allowed = candidate.lane in space.lanes() and candidate.batch_size in space.batch_sizes
+    return trials_of(candidate, subject.tuned) if allowed or not result.took_over else []
+
+
 def _as_searched(subject: Subject, place: Place, options: CheckOptions) -> LoadedSpec:
     """The file with what was said beside it, as a probe would write it: the answer was found for that."""
     flags, kind = options.flags(), place.resolved.device.kind
     if subject.loaded.spec.device.kind not in ("auto", kind):
         flags["device.kind"] = ("--allow-device-change", kind)
+    if subject.taken_over is not None:
+        return load_edited(subject, subject.taken_over, options, flags)
     return load_spec(subject.path, settings=options.settings, flags=flags)

@@ -11,7 +11,9 @@ from oomtune.devices.catalogue import find_card
 from oomtune.devices.nvml import NvmlCard, nvml_cards
 from oomtune.devices.seen import Gpu
 from oomtune.domain import Change, Device, DeviceRequest
+from oomtune.errors import BudgetTooLarge
 from oomtune.tuned import TunedConfig
+from oomtune.units import format_bytes
 
 if TYPE_CHECKING:
     from oomtune.checking.options import CheckOptions
@@ -26,6 +28,8 @@ class Place:
     """How the device differs from the one of the evidence, if so much that figures can't be compared."""
     refused: bool = False
     """Is nothing to be run here because of that?"""
+    card_limit_bytes: int | None = None
+    """What the card has that the CPU stands in for, where this machine has less."""
 
 
 def find_place(subject: Subject, options: CheckOptions, host: WorkerHost) -> Place:
@@ -38,6 +42,7 @@ def find_place(subject: Subject, options: CheckOptions, host: WorkerHost) -> Pla
         nvml_cards() if gpus else None,
         insisted=options.device is not None,
         elsewhere_is_well=options.elsewhere_is_well,
+        less_is_well=not options.update,
     )
 
 
@@ -49,10 +54,12 @@ def place_for(
     *,
     insisted: bool,
     elsewhere_is_well: bool,
+    less_is_well: bool = True,
 ) -> Place:
-    """The device and the budget to check with. `insisted`: the device was named beside the file."""
+    """The device and the budget to check with. `insisted`: the device was named beside the file. `less_is_well`: a
+    card larger than this machine may be stood in for with what there is, as what fits into less fits the card."""
     if tuned is None:
-        return Place(resolved=resolve(asked, gpus, cards))
+        return _placed(asked, gpus, cards, None, less_is_well=less_is_well)
     if asked.kind == "gpu" and not gpus and tuned.device_kind == "gpu" and not insisted:
         # The file asks for the card that it was tuned on. That there is none here is the answer, or is well.
         asked = dataclasses.replace(asked, kind="auto")
@@ -65,7 +72,32 @@ def place_for(
     if other is None and asked.memory_limit_bytes is None and asked.like is None:
         # What is free differs from day to day; the question is whether it fits where it fitted.
         asked = dataclasses.replace(asked, memory_limit_bytes=tuned.memory_limit_bytes)
-    return Place(resolved=resolve(asked, gpus, cards), other=other)
+    return _placed(asked, gpus, cards, other, less_is_well=less_is_well)
+
+
+def _placed(
+    asked: DeviceRequest,
+    gpus: tuple[Gpu, ...],
+    cards: list[NvmlCard] | None,
+    other: Change | None,
+    *,
+    less_is_well: bool,
+) -> Place:
+    try:
+        return Place(resolved=resolve(asked, gpus, cards), other=other)
+    except BudgetTooLarge:
+        here = resolve(dataclasses.replace(asked, memory_limit_bytes=None, like=None), gpus, cards)
+        if asked.like is None or here.device.kind != "cpu" or not less_is_well:
+            raise
+    card = find_card(asked.like)
+    has, to_give = (format_bytes(size) for size in (card.usable_bytes, here.budget.limit_bytes))
+    notice = (
+        f"a {card.name} has {has}, and this machine {to_give} to give: what fits here fits that card's memory too, "
+        "and what does not may still"
+    )
+    stand_in = dataclasses.replace(here.device, stands_in_for=card.name)
+    resolved = dataclasses.replace(here, device=stand_in, notices=(notice, *here.notices))
+    return Place(resolved=resolved, other=other, card_limit_bytes=card.usable_bytes)
 
 
 def other_device(tuned: TunedConfig, now: Device) -> Change | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from oomtune.domain import CheckResult, CheckVerdict, Kind, Outcome, Trial, TrialError, TrialRecord
 from oomtune.observer import Observer
 from oomtune.trials.runner import Runner
-from oomtune.units import format_bytes
+from oomtune.units import format_bytes, format_bytes_apart
 
 # Peaks differ from run to run. A crash does not: that is the model.
 _RUNS = 2
@@ -30,7 +30,15 @@ def run_trials(
                 break
         if result.verdict is not CheckVerdict.FITS:
             break
-    return result, history
+    return _as_far_as_it_says(result), history
+
+
+def _as_far_as_it_says(result: CheckResult) -> CheckResult:
+    """What runs out of less memory than the card has may yet fit the card."""
+    ran_out = result.deciding is not None and result.deciding.kind in (Kind.DEVICE_OOM, Kind.HOST_OOM)
+    if result.card_limit_bytes is None or result.verdict is not CheckVerdict.DOES_NOT_FIT or not ran_out:
+        return result
+    return dataclasses.replace(result, verdict=CheckVerdict.UNDECIDED)
 
 
 def _with_outcome(result: CheckResult, trial: Trial, outcome: Outcome) -> CheckResult:
@@ -48,12 +56,13 @@ def _problem(result: CheckResult, outcome: Outcome) -> TrialError | None:
     if error is None or not outcome.over_headroom or outcome.peak_bytes is None:
         return error
     budget, allowed = result.budget, result.allowed_bytes
-    and_more = "" if allowed == budget.budget_bytes else f", and over the {format_bytes(allowed)} that noise explains"
+    used, most = format_bytes_apart(outcome.peak_bytes, allowed)
+    noise = "" if allowed == budget.budget_bytes else f", and over the {most} that noise explains"
+    budget_words = format_bytes(budget.budget_bytes) if noise else most
     return dataclasses.replace(
         error,
-        message=f"it ran, but its peak of {format_bytes(outcome.peak_bytes)} is over the budget of "
-        f"{format_bytes(budget.budget_bytes)} (the limit of {format_bytes(budget.limit_bytes)} less "
-        f"{budget.headroom:.0%} headroom){and_more}",
+        message=f"it ran, but its peak of {used} is over the budget of {budget_words} "
+        f"(the limit of {format_bytes(budget.limit_bytes)} less {budget.headroom:.0%} headroom){noise}",
     )
 
 

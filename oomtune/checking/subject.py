@@ -22,6 +22,8 @@ class Subject:
     """The file as it is, without what was said beside it."""
     loaded: LoadedSpec
     tuned: TunedConfig | None
+    taken_over: Path | None = None
+    """The spec that the answer was found for, where that was edited since and is searched in place of the one here."""
 
     @property
     def where(self) -> str:
@@ -79,6 +81,18 @@ def _fixed(loaded: LoadedSpec) -> Candidate:
 def _shown(values: Sequence[Any]) -> str:
     first = values[0]
     return str(first) if isinstance(first, int) else f"'[{first}]'"
+
+
+def check_buckets(subject: Subject, loaded: LoadedSpec) -> None:
+    """Raise where a file has buckets, and its data no lengths to go into them. A probe writes no such file."""
+    if subject.tuned is None or not subject.tuned.bucket_boundaries:
+        return
+    if loaded.spec.scan is None or not loaded.spec.scan.lengths:
+        raise UsageProblem(
+            "tuned.bucket_boundaries: buckets are for samples of several lengths, and this dataset has none",
+            where=subject.document.place(("tuned", "bucket_boundaries")),
+            hint="remove bucket_boundaries and bucket_batch_sizes, or name the dataset that they were found for",
+        )
 
 
 def trials_of(candidate: Candidate, tuned: TunedConfig | None) -> list[Trial]:

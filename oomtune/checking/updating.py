@@ -1,4 +1,5 @@
-"""Searching anew from what a check saw, in the lane of the answer alone, and rewriting the tuned config."""
+"""Searching anew from what a check saw, and rewriting the tuned config: in the lane of the answer alone, or in all that
+an edited spec allows."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def update(
     if result.verdict is CheckVerdict.BROKEN:
         return result
     found = run_session(
-        dataclasses.replace(spec, space=_only(spec.space, result.candidate.lane)),
+        spec if result.took_over else dataclasses.replace(spec, space=_only(spec.space, result.candidate.lane)),
         result.device,
         result.budget,
         runner=runner,

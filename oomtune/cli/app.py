@@ -11,26 +11,16 @@ import sys
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
-import typer.core
 
 from oomtune import __version__
 from oomtune.cli import check, diagnose, doctor, explain, init, probe, report, schema
+from oomtune.cli.commands import Command, Commands
+from oomtune.cli.completing import ask_for_a_named_shell
 from oomtune.cli.stdout import be_patient, to_nowhere
 from oomtune.errors import INTERRUPTED, OomtuneError, OutputNotWritable, SpecProblem, TrialCrashed, UsageProblem
-
-
-class Commands(typer.core.TyperGroup):
-    """The commands. Typer itself would end an interrupted one without a word, and without the document."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise typer.Abort from None
-
 
 app = typer.Typer(
     name="oomtune",
@@ -41,14 +31,20 @@ app = typer.Typer(
     add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("probe", short_help="Find the largest configuration that trains.")(probe.command)
-app.command("explain", short_help="Where the memory goes, and what each remedy would save.")(explain.command)
-app.command("check", short_help="Does this config still fit? One verdict, for CI.")(check.command)
-app.command("diagnose", short_help="Read a crash log: out of memory or not, and what to do.")(diagnose.command)
-app.command("report", short_help="Draw a finished probe again; list, compare, clean up.")(report.command)
-app.command("doctor", short_help="Show this machine's hardware and limits.")(doctor.command)
-app.command("init", short_help="Write a commented starter spec.")(init.command)
-app.command("schema", short_help="Print the JSON Schema of a spec, or say what is wrong with specs.")(schema.command)
+app.command("probe", cls=Command, short_help="Find the largest configuration that trains.")(probe.command)
+app.command("explain", cls=Command, short_help="Where the memory goes, and what each remedy would save.")(
+    explain.command
+)
+app.command("check", cls=Command, short_help="Does this config still fit? One verdict, for CI.")(check.command)
+app.command("diagnose", cls=Command, short_help="Read a crash log: out of memory or not, and what to do.")(
+    diagnose.command
+)
+app.command("report", cls=Command, short_help="Draw a finished probe again; list, compare, clean up.")(report.command)
+app.command("doctor", cls=Command, short_help="Show this machine's hardware and limits.")(doctor.command)
+app.command("init", cls=Command, short_help="Write a commented starter spec.")(init.command)
+app.command("schema", cls=Command, short_help="Print the JSON Schema of a spec, or say what is wrong with specs.")(
+    schema.command
+)
 
 
 def _version(wanted: bool) -> None:
@@ -94,6 +90,7 @@ def main() -> NoReturn:
 
 def _run() -> int:
     """Run the command that was asked for; an answer that nobody can receive is not an answer."""
+    ask_for_a_named_shell(sys.argv[1:])
     try:
         code = app(prog_name="oomtune", standalone_mode=False)
         sys.stdout.flush()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oomtune.cli import options
+from oomtune.cli import completing, options
 from oomtune.cli.check_files import CheckFiles
 from oomtune.errors import OomtuneError, OutputNotWritable
 
@@ -24,13 +24,17 @@ Tolerance = Annotated[
 ]
 Against = Annotated[
     str | None,
-    typer.Option("--against", metavar="GPU", help="On the CPU, with this card's memory.", show_default=False),
-]
+    typer.Option(
+        "--against", metavar="GPU", help="On the CPU, with this card's memory.", show_default=False,
+        autocompletion=completing.gpus,
+    ),
+]  # fmt: skip
 AllowDeviceChange = Annotated[
     bool, typer.Option("--allow-device-change", help="Check it here, though it was tuned on another device.")
 ]
 Update = Annotated[
-    bool, typer.Option("--update", help="Search anew from the known edge, and rewrite the tuned config.")
+    bool,
+    typer.Option("--update", help="Search anew from the known edge, or an edited spec, and rewrite the config."),
 ]
 Junit = Annotated[
     Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML.", show_default=False)
@@ -69,10 +73,17 @@ def command(
 ) -> int:
     """Run a configuration once and say whether it still fits, and uses no more memory than it did.
 
-    Exit codes: 0 it fits or was updated, 2 bad file, 4 it does not fit or uses more, 5 another device, 6 the model or
-    data is broken, 130 interrupted.
+    \b
+    Examples:
+      oomtune check model.tuned.yaml --junit oomtune.xml   in a pipeline
+      oomtune check model.tuned.yaml --tolerance 10%       let it grow more
+      oomtune check model.tuned.yaml --against T4          would it fit a T4?
+      oomtune check model.tuned.yaml --update              tune again, rewrite
+      oomtune check model.yaml --set search.batch_size=64
 
-    In a pipeline: oomtune check model.tuned.yaml --junit oomtune.xml
+    Exit codes: 0 it fits or was updated, 1 a bug in oomtune, 2 bad usage or file, 4 it does not fit or uses more
+    memory than it may, 5 another device, a card that can't be decided on here, no TensorFlow or a file that can't be
+    written, 6 the model or data is broken, 130 interrupted.
     """
     files = CheckFiles(junit=junit, summary=summary, code_quality=code_quality)
     files.check(file, force=force)
@@ -117,7 +128,8 @@ def _errors_told(file: Path, files: CheckFiles) -> Iterator[None]:
 
 def _tell(result: CheckResult, *, as_json: bool, no_color: bool) -> int:
     """The verdict on stdout, what went wrong on stderr, and the exit code."""
-    from oomtune.report.check import SPEC_DIFFERS, check_document, rows, words
+    from oomtune.report.check import check_document, rows
+    from oomtune.report.check_words import what_was_edited, words
 
     if result.problem is not None and result.exit_code:
         print(result.problem.traceback, end="", file=sys.stderr)
@@ -138,7 +150,7 @@ def _tell(result: CheckResult, *, as_json: bool, no_color: bool) -> int:
     console.print(Text(said.sentence, style="bold green" if result.exit_code == 0 else "bold red"))
     console.print(table)
     if result.spec_diff:
-        console.print(Text("\n".join([SPEC_DIFFERS, *result.spec_diff, ""])))
+        console.print(Text("\n".join([what_was_edited(result), *result.spec_diff, ""])))
     if said.hint:
         console.print(Text(f"next: {said.hint}"))
     return result.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable
@@ -50,10 +51,20 @@ class CheckFiles:
         if self.summary is not None:
             append(self.summary, pipelines.markdown(told), hint=_HINT)
         if self.code_quality is not None:
-            write_whole(self.code_quality, pipelines.code_quality(told), hint=_HINT)
-        annotation = pipelines.annotation(told)
+            shown = pipelines.code_quality(_from_the_root(told, "CI_PROJECT_DIR"))
+            write_whole(self.code_quality, shown, hint=_HINT)
+        annotation = pipelines.annotation(_from_the_root(told, "GITHUB_WORKSPACE"))
         if annotation is not None and os.environ.get("GITHUB_ACTIONS") == "true":
             print(annotation, file=sys.stderr)
+
+
+def _from_the_root(told: Told, variable: str) -> Told:
+    """The same with its path as the service knows the file: from the root of the checkout, if it is in it."""
+    root = os.environ.get(variable)
+    path = Path(told.path).resolve()
+    if not root or not path.is_relative_to(Path(root).resolve()):
+        return told
+    return dataclasses.replace(told, path=path.relative_to(Path(root).resolve()).as_posix())
 
 
 def _wrote_junit(path: Path) -> bool:

@@ -88,12 +88,14 @@ def _opened(log: str) -> BinaryIO:
 
 def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
     """The log in pieces, as UTF-8 where it says that it is not."""
+    from oomtune.diagnosis.encodings import as_utf8
+
     first = _first(file, name)
     encoding = _BOMS.get(first[:2])
     if encoding is None and _is_binary(first[: 64 * 1024]):
         raise UsageProblem(f"{name} is not text", hint="if it is compressed: zcat LOG | oomtune diagnose -")
     pieces = _and_rest(first, file)
-    return pieces if encoding is None else (text.encode() for text in codecs.iterdecode(pieces, encoding, "replace"))
+    return pieces if encoding is None else as_utf8(pieces, encoding)
 
 
 def _first(file: BinaryIO, name: str) -> bytes:

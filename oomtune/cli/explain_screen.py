@@ -10,6 +10,7 @@ from rich.text import Text
 
 from oomtune.cli.screen import headline
 from oomtune.domain import Budget, Device, Kind, Outcome, ProbeSpec, Trial, TrialRecord
+from oomtune.report.endings import ending_of
 from oomtune.units import format_bytes, format_seconds
 
 
@@ -36,10 +37,7 @@ class ExplainLines:
         """Only endings get a line."""
 
     def measured(self, what: str, outcome: Outcome, number: int) -> None:
-        peak = outcome.points[-1].peak_bytes if outcome.points else outcome.peak_bytes
-        memory = "" if peak is None else f" {format_bytes(peak)},"
-        failed = outcome.kind is not Kind.FITS and not outcome.points
-        self.say(f"trial {number}: {what}:{' did not run,' if failed else memory} {format_seconds(outcome.duration_s)}")
+        self.say(f"trial {number}: {what}: {_shown(outcome)}, {format_seconds(outcome.duration_s)}")
         if self.details and outcome.error is not None:
             self.say(f"  {outcome.error.message}")
 
@@ -68,4 +66,14 @@ class ExplainStatus(ExplainLines):
         self.status.update(f"reading the data: {samples:,} samples")
 
     def measuring(self, what: str, trial: Trial, number: int) -> None:
-        self.status.update(escape(f"measuring {what} (trial {number} of about 12)"))
+        self.status.update(escape(f"measuring {what} (trial {number} of about 15)"))
+
+
+def _shown(outcome: Outcome) -> str:
+    """How it ended, if that was no fit; else what it took, and how far it went on from there."""
+    # A climb ends where it does not fit any more: its own sizes did.
+    fits = outcome.kind is Kind.FITS or bool(outcome.points)
+    peak = outcome.points[-1].peak_bytes if outcome.points else outcome.peak_bytes
+    further = f"batch {outcome.further[-1].batch_size:,} fits too" if outcome.further else ""
+    memory = "" if peak is None else format_bytes(peak)
+    return ", ".join(filter(None, ("" if fits else ending_of(outcome).words, memory, further)))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oomtune.cli import completing
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -32,9 +34,10 @@ Script = Annotated[
 Device = Annotated[
     str | None,
     typer.Option(
-        "--device", envvar="OOMTUNE_DEVICE", metavar="auto|gpu|cpu", help="Where to probe.", show_default=False
+        "--device", envvar="OOMTUNE_DEVICE", metavar="auto|gpu|cpu", help="Where to probe.", show_default=False,
+        autocompletion=completing.devices,
     ),
-]
+]  # fmt: skip
 MemoryLimit = Annotated[
     str | None,
     typer.Option(
@@ -46,7 +49,7 @@ Like = Annotated[
     str | None,
     typer.Option(
         "--like", envvar="OOMTUNE_LIKE", metavar="GPU", help="The limit of this card, e.g. T4 or 'RTX 3090'.",
-        show_default=False,
+        show_default=False, autocompletion=completing.gpus,
     ),
 ]  # fmt: skip
 Settings = Annotated[
@@ -70,6 +73,7 @@ ObjectiveName = Annotated[
     typer.Option(
         "--objective", envvar="OOMTUNE_OBJECTIVE", metavar="NAME",
         help="tokens, batch_size, sequence_length or throughput.", show_default=False,
+        autocompletion=completing.objectives,
     ),
 ]  # fmt: skip
 Frontier = Annotated[bool, typer.Option("--frontier", help="Run every lane to its edge, not only the winner's.")]

@@ -23,7 +23,7 @@ Words = Annotated[
     typer.Argument(
         metavar="LEDGER", show_default=False,
         help="A ledger, a spec, tuned config or script that was probed, or a spec's name; with --list and --clean, "
-        "a folder or spec to look beside.",
+        "the folder or spec whose probes are meant.",
     ),
 ]  # fmt: skip
 Files = Annotated[
@@ -72,6 +72,7 @@ def command(
       oomtune report --list configs/             what was kept of specs there
       oomtune report --compare A.jsonl B.jsonl   what changed between two
       oomtune report --clean --older-than 7d     remove what is older
+      oomtune report --clean configs/            the same, of specs there alone
 
     Exit codes: 0 shown, 2 there is no such probe, 5 a file can't be written.
     """
@@ -142,8 +143,8 @@ def _print(result: ProbeResult, *, quiet: bool, verbose: bool, no_color: bool) -
 def _list(named: list[str], *, as_json: bool, quiet: bool, verbose: bool, no_color: bool) -> None:
     from oomtune.archive import ledgers
 
-    places = _places(named)
-    found = ledgers(places)
+    places, subject = _places(named)
+    found = ledgers(places, subject)
     if as_json:
         print(_document("listed", ledgers=[_entry(one) for one in found]))
         return
@@ -153,7 +154,8 @@ def _list(named: list[str], *, as_json: bool, quiet: bool, verbose: bool, no_col
 
     console = options.console_for("stdout", no_color=no_color)
     if not found and not quiet:
-        console.print(Text(f"no probes are kept in {' or '.join(map(str, places))}"), soft_wrap=True)
+        of = "" if subject is None else f" of {subject}"
+        console.print(Text(f"no probes{of} are kept in {' or '.join(map(str, places))}"), soft_wrap=True)
     for one in found:
         entry = _entry(one)
         facts = (
@@ -171,10 +173,14 @@ def _list(named: list[str], *, as_json: bool, quiet: bool, verbose: bool, no_col
         console.print(Text(path, style="dim"), soft_wrap=True)  # whole, to be copied
 
 
-def _places(named: list[str]) -> list[Path]:
-    from oomtune.archive import folders, folders_of
+def _places(named: list[str]) -> tuple[list[Path], Path | None]:
+    """Where to look, and whose ledgers alone are meant, if someone's."""
+    from oomtune.archive import folders, folders_of, subject_of
 
-    return folders_of(named[0], Path.cwd()) if named else folders(Path.cwd())
+    if not named:
+        return folders(Path.cwd()), None
+    subject = subject_of(named[0], Path.cwd())
+    return folders_of(subject), subject
 
 
 def _entry(one: LedgerFile) -> dict[str, Any]:
@@ -203,7 +209,8 @@ def _clean(named: list[str], older_than: str, *, as_json: bool, quiet: bool) -> 
         seconds = parse_seconds(older_than)
     except ValueError as error:
         raise UsageProblem(f"--older-than {older_than}: {error}") from None
-    cleaned = clean(_places(named), time.time() - seconds)
+    places, subject = _places(named)
+    cleaned = clean(places, time.time() - seconds, subject)
     if as_json:
         removed = [str(path) for path in cleaned.removed]
         print(_document("cleaned", removed=removed, freed_bytes=cleaned.freed_bytes))
@@ -217,7 +224,7 @@ def _clean(named: list[str], older_than: str, *, as_json: bool, quiet: bool) -> 
 
 def _compare(first: str, second: str, *, as_json: bool, no_color: bool) -> None:
     from oomtune.archive import find_ledger
-    from oomtune.report.comparing import differences
+    from oomtune.report.comparing import differences, headings
     from oomtune.reporting import from_ledger
 
     before, after = (from_ledger(find_ledger(word, Path.cwd())) for word in (first, second))
@@ -236,7 +243,7 @@ def _compare(first: str, second: str, *, as_json: bool, no_color: bool) -> None:
         console.print("nothing changed")
         return
     table = Table(box=box.SIMPLE_HEAD, header_style="dim")
-    for name in ("", "what", f"{before.result.probed_at}", f"{after.result.probed_at}", "by"):
+    for name in ("", "what", *headings(before.result, after.result), "by"):
         table.add_column(Text(name), overflow="fold")
     section = ""
     for one in found:

@@ -41,6 +41,11 @@ def cards() -> tuple[Card, ...]:
     )
 
 
+def in_one_word(card: Card) -> str:
+    """A card's name without what people leave out, for a shell: `RTX-3090`."""
+    return "-".join(word for word in card.name.split() if word.lower() not in _NOISE)
+
+
 def find_card(wanted: str) -> Card:
     """The card that this name means: `t4`, `Tesla T4`, `rtx 3090` and `A100-40GB` are all understood."""
     words = _words(wanted)

@@ -91,14 +91,23 @@ class Episode:
         killed = self._best("host_oom", Weight.KILLED)
         if killed is not None:
             return _most_telling([seen for seen in plain if _explains(seen, killed)]) or killed
-        logged = self._best("device_oom", Weight.LOGGED) or self._best("host_oom", Weight.LOGGED)
-        if plain and not (logged and all(seen.sign.detail == 0 for seen in plain)):
+        logged = self._logged_memory()
+        if plain and not (logged and all(_yields(seen, logged) for seen in plain)):
             return _most_telling(plain)
         return logged or self._refused(others) or _most_telling(others)
 
     def _best(self, kind: str, weight: Weight) -> Seen | None:
         found = [seen for seen in self.seen.values() if seen.sign.kind == kind and seen.sign.weight is weight]
         return max(found, key=lambda seen: seen.sign.detail, default=None)
+
+    def _logged_memory(self) -> Seen | None:
+        """The device's before the host's, and errors before warnings."""
+        found = [seen for seen in self.seen.values() if seen.is_memory and seen.sign.weight is Weight.LOGGED]
+
+        def tells(seen: Seen) -> tuple[bool, bool, int]:
+            return seen.sign.kind == "device_oom", not seen.sign.warned, seen.sign.detail
+
+        return max(found, key=tells, default=None)
 
     def _raised_memory(self) -> Seen | None:
         found = [self._best(kind, Weight.RAISED) for kind in ("device_oom", "host_oom")]
@@ -138,6 +147,12 @@ class Episode:
         unexplained = any(seen.sign.ambiguous and not seen.sign.logged for seen in others)
         explained = any(not seen.sign.ambiguous and seen.sign.detail for seen in others)
         return refused if (again or unexplained) and not explained else None
+
+
+def _yields(seen: Seen, logged: Seen) -> bool:
+    """Does this failure leave the reason to memory that the runtime logged? A warning does not reason for an error."""
+    sign = seen.sign
+    return sign.detail == 0 or (sign.silent and not logged.sign.warned and logged.first_at < seen.last_at)
 
 
 def _explains(seen: Seen, killed: Seen) -> bool:

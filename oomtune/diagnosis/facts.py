@@ -10,7 +10,7 @@ from typing import NamedTuple
 from oomtune.diagnosis.fullness import SIZE, allocator_in, how_full, in_bytes
 from oomtune.diagnosis.names import layer_of, size_of
 from oomtune.diagnosis.result import Diagnosis
-from oomtune.diagnosis.tensors import tensor_of
+from oomtune.diagnosis.tensors import Tensor, tensor_of
 
 _OP = re.compile(
     r"requested by op (?P<by>[\w./-]+)|\{\{node (?P<node>[^}]+)\}\}|\[Op:(?P<eager>[\w.]+)"
@@ -18,15 +18,18 @@ _OP = re.compile(
     re.I,
 )
 _DEVICE = re.compile(
-    r"from /job:\S+ to (?P<to>/job:\S+?:\w+:\d+)|(?P<named>/job:\S+?(?:device:\w+|[cg]pu):\d+)|\(GPU (?P<torch>\d+);"
-    r"|device ordinal (?P<ordinal>\d+)|GPU (?P<gpu>\d+) has a total",
+    r"from /job:\S+ to (?P<to>/job:\S+?:\w+:\d+)|(?P<named>/job:\S+?(?:device:\w+|[cg]pu):\d+)"
+    r"|(?:\(GPU (?=\d+;)|device ordinal |GPU (?=\d+ has a total))(?P<number>\d+)",
     re.I,
 )
+# Keras says which layer it called where TensorFlow names an op without a path.
+_CALLED = re.compile(r"(?:when calling|received by) layer [\"'](?P<layer>[^\"']+)[\"']")
 _ROUNDED = re.compile(r"\(rounded to (\d+)\)|\((\d+) ?(?:bytes|B)\)|large alloc (\d+)", re.I)
 _ASKED = re.compile(
     rf"(?:trying to allocate|tried to allocate|failed to alloc(?:ate)?(?: request for)?"
     rf"|attempting to (?:reserve|allocate)|out of memory allocating|allocation of|malloc of size"
-    rf"|pinned host memory of size:?|to allocate) (?P<size>{SIZE})",
+    rf"|pinned host memory of size:?|to allocate(?: \w+:)?) (?P<size>{SIZE})"
+    rf"|\((?P<refused>{SIZE})\) could not be alloc",
     re.I,
 )
 
@@ -51,10 +54,10 @@ def with_facts(diagnosis: Diagnosis, told: Sequence[Told]) -> Diagnosis:
         tensor_shape=shape,
         dtype=dtype,
         op=op,
-        layer=layer_of(op) if op else None,
+        layer=(layer_of(op) if op else None) or _called_layer(lines),
         allocator=allocator,
         device=(tensor and tensor.device) or _device(lines),
-        bytes_requested=(size_of(shape, dtype) if shape else None) or _asked(lines),
+        bytes_requested=_requested(tensor, lines),
         in_use_bytes=used,
         limit_bytes=limit,
     )
@@ -64,9 +67,23 @@ def _matches(pattern: re.Pattern[str], lines: Iterable[str]) -> Iterator[re.Matc
     return (match for line in lines for match in pattern.finditer(line))
 
 
+def _requested(tensor: Tensor | None, lines: Sequence[str]) -> int | None:
+    """What the tensor takes, where it is what was asked for; a program asks for all of its buffers at once."""
+    size = size_of(tensor.shape, tensor.dtype) if tensor else None
+    asked = _asked(lines)
+    return size or asked if tensor and tensor.refused else asked or size
+
+
+def _called_layer(lines: Iterable[str]) -> str | None:
+    match = next(_matches(_CALLED, lines), None)
+    return match["layer"] if match else None
+
+
 def _device(lines: Iterable[str]) -> str | None:
     match = next(_matches(_DEVICE, lines), None)
-    return next(filter(None, match.groups()), None) if match else None
+    if match is None:
+        return None
+    return f"GPU:{match['number']}" if match["number"] else match["to"] or match["named"]
 
 
 def _op(lines: Sequence[str]) -> str | None:
@@ -83,7 +100,7 @@ def _asked(lines: Sequence[str]) -> int | None:
         if not (match := _ASKED.search(line)):
             continue
         exact = _ROUNDED.search(line, match.start())
-        size = next(filter(None, exact.groups())) if exact else match["size"]
+        size = next(filter(None, exact.groups())) if exact else match["size"] or match["refused"]
         if found := in_bytes(size):
             return found
     return None

@@ -13,6 +13,8 @@ class Failure(NamedTuple):
     cause: Cause
     ambiguous: bool = False
     detail: int = 1
+    silent: bool = False
+    """Does it leave the reason to what the runtime logged before it?"""
 
 
 _RESOURCES = (
@@ -52,14 +54,14 @@ _RESOURCES = (
         Cause.QUOTA,
         r"\bquota\b|rate.?limit|too many (?:requests|pending|outstanding|concurrent)|\b429 \w"
         r"|limit exceeded for|unable to allocate (?:resources|gpus|nodes)|allocate a gpu|failedscheduling"
-        r"|nodes are available: |out of capacity|no more capacity",
+        r"|nodes are available: |out of capacity|no more capacity|insufficient\w*capacity|bandwidth exhausted",
     ),
 )
 # These names are also said by those who only use the thing.
 _ONLY_NAMED = {Cause.SHARED_MEMORY, Cause.QUOTA, Cause.LIMIT, Cause.KERNEL, Cause.MESSAGE}
 _RUNS_OUT = re.compile(
-    r"no space|full\b|insufficient|exceed\w*|too (?:many|small|low|large|long)|unable|can(?:no|'|’)t|could not|couldn't"
-    r"|not enough|fail\w*|reached|unavailable|larger than|exhausted|error|out of",
+    r"no space|no more|full\b|insufficient|exceed\w*|too (?:many|small|low|large|long)|unable|can(?:no|'|’)t|could not"
+    r"|couldn't|not enough|fail\w*|reached|unavailable|larger than|exhausted|error|out of",
     re.I,
 )
 _STOP = re.compile(
@@ -109,6 +111,11 @@ _FAILURES = (
         r"|failed to (?:create|make|initialize) (?:\w+ )?(?:cufft|cublas|cudnn|cusolver)",
     ),
     (
+        Failure(Cause.GPU_LIBRARY, silent=True),
+        r"without (?:blas|dnn|fft|rng) support|\b(?:then|do)rnn\w+"
+        r"|\bcu(?:blas|dnn|fft|solver|sparse|rand)\w* call failed",
+    ),
+    (
         Failure(Cause.CRASH, detail=2),
         r"segmentation fault|\bsegfault\b|\bSIGSEGV\b|bus error|\bSIGBUS\b|illegal instruction|\bSIGILL\b"
         r"|stack smashing|invalid (?:pointer|size|next size)|double free|0xc0000005",
@@ -127,6 +134,15 @@ _WRAPPER = re.compile(
     r"graph execution error|_derived_|root error\(s\) found|operation was cancelled|startabort|traceback \(most recent",
     re.I,
 )
+# Errors of the runtime itself: `InternalError: Failed to create session.` says what could not be done, and not why.
+_SILENT = re.compile(r"\b(?:Internal|Unknown|Aborted)Error\b|Error: (?:INTERNAL|UNKNOWN|ABORTED): ")
+# Words with which such an error gives a reason of its own.
+_REASON = re.compile(
+    r"\w(?:Error|Exception)\b|errno|\b(?:files?|folder|director\w+|path|disk|write|read|pars\w+|decod\w+|connect\w*"
+    r"|sockets?|network|rpc|dimensions?|libdevice|versions?|assert\w*|already|invalid|expected"
+    r"|mismatch\w*|incompatible|unsupported|not (?:found|supported|implemented))\b",
+    re.I,
+)
 _HARMLESS = re.compile(
     r"unable to register|already (?:been )?registered|cuinit: .*no_device|computation_placer|tf-trt warning|numa node"
     r"|gpu interconnect|deprecat", re.I
@@ -135,7 +151,8 @@ _HARMLESS = re.compile(
 _END_OF_DATA = re.compile(r"end of sequence|out of range: end", re.I)
 _GENERIC = re.compile(
     r"^(?:\[?(?:error|fatal|critical)\b\]?[:\s])|\b(?:fatal error|panic):|\berror: |[-|:\]] ?(?:ERROR|FATAL|CRITICAL)\b"
-    r"|exit(?:ed)?(?: with)? (?:code|status):? ?(?!0\b)-?\d+|non-zero exit|kernel (?:appears to have )?died"
+    r"|exit(?:ed)?[ _]?(?:with )?(?:an? )?(?:non-zero )?(?:code|status)[\"']?(?: of)?\s*[:=]?\s*(?!0\b)-?\d+\b"
+    r"|non-zero exit|\breason[\"']?:\s*[\"']?error\b|kernel (?:appears to have )?died"
     r"|check failed|can't open file|: command not found"
     r"|terminated abruptly|unexpectedly terminated|low on resource|\bevicted\b",
     re.I,
@@ -145,7 +162,7 @@ _GENERIC = re.compile(
 def resource(text: str, frame: Frame) -> Cause | None:
     """The resource other than memory that the line says ran out."""
     cause = next((cause for cause, pattern in _RESOURCES_READ if pattern.search(text)), None)
-    in_passing = cause in _ONLY_NAMED and frame in (Frame.NONE, Frame.LOGGED) and not _RUNS_OUT.search(text)
+    in_passing = cause in _ONLY_NAMED and (frame is Frame.NONE or frame.is_logged) and not _RUNS_OUT.search(text)
     return None if in_passing else cause
 
 
@@ -164,9 +181,12 @@ def failure(text: str, frame: Frame) -> Failure | None:
         return known
     if raised is not None:
         wrapper = bool(_WRAPPER.search(text))
-        return Failure(Cause.PROGRAM, ambiguous=wrapper, detail=0 if wrapper else 1)
-    if frame in (Frame.FATAL, Frame.LOGGED):
-        return Failure(Cause.CRASH, ambiguous=True, detail=0) if frame is Frame.FATAL else None
+        silent = bool(_SILENT.search(text)) and not _REASON.search(text, raised.end())
+        return Failure(Cause.PROGRAM, ambiguous=wrapper, detail=0 if wrapper else 1, silent=silent)
+    if frame is Frame.FATAL:
+        return Failure(Cause.CRASH, ambiguous=True, detail=0)
+    if frame.is_logged:
+        return None
     return Failure(Cause.PROGRAM, detail=0) if _GENERIC.search(text) else None
 
 

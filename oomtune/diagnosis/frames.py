@@ -9,20 +9,27 @@ from enum import Enum, auto
 class Frame(Enum):
     NONE = auto()
     INFO = auto()
+    WARNED = auto()
+    """A warning: W in TensorFlow's log, or one of Python's."""
     LOGGED = auto()
-    """A warning or an error of the runtime, W and E in TensorFlow's log, or a warning of Python's."""
+    """An error that the runtime logged: E in TensorFlow's log."""
     FATAL = auto()
     RAISED = auto()
     PROGRAM = auto()
     """An exception of a type that says a mistake in the program, whatever its message mentions."""
     ERROR = auto()
 
+    @property
+    def is_logged(self) -> bool:
+        """Written by the runtime and not raised?"""
+        return self in (Frame.WARNED, Frame.LOGGED)
+
 
 _LOG = re.compile(
     r"^[>:\s]*(?:[\[(][^\])]{1,60}[\])]:? ?)*(?:\d{4}-\d\d-\d\d[ T][\d:.,]+:? )?"
     r"(?P<level>[IWEF])(?:\d{4} [\d:.]+)?\s+(?:\d+ )?\S+:\d+\] ?"
 )
-_LEVELS = {"I": Frame.INFO, "W": Frame.LOGGED, "E": Frame.LOGGED, "F": Frame.FATAL}
+_LEVELS = {"I": Frame.INFO, "W": Frame.WARNED, "E": Frame.LOGGED, "F": Frame.FATAL}
 # Python's logging and its kin: a level in capitals after no more than a time and the logger's name.
 _LEVEL_WORD = re.compile(r"(?:^|(?<=[\s\[(<|:-]))(?P<word>TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?)(?=[\s\])>|:-])")
 _LEVEL_KEY = re.compile(r"\"(?:level|severity|levelname)\": ?\"(?P<word>trace|debug|info|notice|warn\w*)\"", re.I)
@@ -48,12 +55,16 @@ _OF_THE_PROGRAM = {
 }  # fmt: skip
 # These carry what the system said, and only that decides.
 _FROM_THE_SYSTEM = re.compile(r"winerror|errno|paging file", re.I)
+# XLA raises a ValueError for any status: `ValueError: RESOURCE_EXHAUSTED: Failed to allocate`.
+_FROM_THE_RUNTIME = re.compile(r"Error: (?:RESOURCE_EXHAUSTED|INTERNAL|UNKNOWN|ABORTED): ")
 _SOURCE = re.compile(
     r"^(?:#|>>> |\.\.\. |-+> ?\d+|\d+\s+(?=\S*[\s(]))?\s*"
     r"(?:raise|except|return|def|import|assert|with|try|elif|print|class)\b"
     r"|^#|^>>> |^-+> ?\d+ |^@"
     # What someone typed, or a shell that shows what it runs.
     r"|^(?:\(\S+\) ?)?(?:\S+@\S+[:\s]\S*)?\$ |^\++ \S"
+    # The names of tests that did not fail.
+    r"|^\S+::\S+\s+(?:PASSED|SKIPPED|XFAIL)\b"
 )
 _PROSE = re.compile(
     r"\b(?:you|your|if|may|might|avoid\w*|prevent\w*|e\.g\.|such as|for example|often|usually|typical\w*|common\w*"
@@ -65,7 +76,8 @@ _BULLET = re.compile(r"^(?:#{1,6} |[*+-] |\d+\. |\|)")
 _SENTENCE = re.compile(r"\b(?:are|is|was|can|errors?|issues?|should|use|using|reduc\w+|when|because|for)\b", re.I)
 _TENSORFLOW = re.compile(
     r"\[Op:|\{\{node|\[\[|trying to allocate [\d.]+|allocating tensor|tensor is not initialized|memory space"
-    r"|attempting to (?:reserve|allocate)|\bOOM\b|allocator \(|tensorflow|xla|jax",
+    r"|attempting to (?:reserve|allocate)|\bOOM\b|allocator \(|tensorflow|xla|jax"
+    r"|(?-i:\b(?:INTERNAL|UNKNOWN|ABORTED): )",
     re.I,
 )
 
@@ -87,7 +99,7 @@ def frame_of(line: str) -> Frame:
         return _LEVELS[log["level"]]
     level = _level(text) or _LEVEL_KEY.search(text)
     if level and level["word"].lower().startswith("warn"):
-        return Frame.LOGGED
+        return Frame.WARNED
     # A scheduler that forwards what a job says has each line of it at one level, tracebacks included.
     if level and not _forwarded(text, level):
         return Frame.INFO
@@ -104,8 +116,9 @@ def _told_by(text: str) -> Frame:
 
 
 def is_mistake(exception: str, text: str) -> bool:
-    """Is this type one for mistakes in the program, and not for what the system said?"""
-    return exception.rpartition(".")[2] in _OF_THE_PROGRAM and not _FROM_THE_SYSTEM.search(text)
+    """Is this type one for mistakes in the program, and not for what the system or the runtime said?"""
+    name = exception.rpartition(".")[2]
+    return name in _OF_THE_PROGRAM and not (_FROM_THE_SYSTEM.search(text) or _FROM_THE_RUNTIME.search(text))
 
 
 def _level(text: str) -> re.Match[str] | None:

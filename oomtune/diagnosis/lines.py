@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
+from oomtune.diagnosis.encodings import KILLED, as_written, decoded
+
 # Words without which a line neither tells of a failure nor has a fact about one. Looking for fifty plain words, one
 # after the other, is several times as fast as one expression with all of them.
 _TELLING = (
@@ -22,7 +24,7 @@ _TELLING = (
     b"_status_", b": nan", b"inuse:", b"limit", b"sum total", b"larger than", b"no algorithm", b"in use",
     b"available ram", b"too many", b"low on resource", b"op_name", b"shape: ", b"^c", b"stopping", b"insufficient",
     b"unavailable",
-    "杀死".encode(), "殺死".encode(), "getötet".encode(), "Убито".encode(), "tué".encode(), b"command not found",
+    b"command not found", b"out_of_me", b"capacity", *(word.lower() for word in as_written(KILLED)),
 )  # fmt: skip
 # The name of an allocator's source stands on every line of its dumps, and errors are also what models measure.
 _EVERYWHERE = (b"allocator", b"_error: ")
@@ -151,8 +153,9 @@ def _words_in(patterns: list[bytes]) -> dict[bytes, int]:
         lowered = lowered.replace(everywhere, b" ")
     lines = _as_text(lowered).split("\n")
     found = [0] * len(lines)
+    plain = lowered.isascii()
     for bit, word in enumerate(_TELLING):
-        if word in lowered:
+        if (word.isascii() or not plain) and word in lowered:
             letters = _as_text(word)
             for index in [index for index, line in enumerate(lines) if letters in line]:
                 found[index] |= 1 << bit
@@ -217,4 +220,4 @@ def _near_the_word(line: bytes) -> bytes:
 
 def clean(line: bytes) -> str:
     """The line as a person would see it: without controls."""
-    return _CONTROL.sub("", line.decode("utf-8", "replace"))
+    return _CONTROL.sub("", decoded(line))

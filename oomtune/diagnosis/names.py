@@ -19,10 +19,20 @@ _OPTIMIZERS = re.compile(
 # Parts of a name that say how an op is run, not what it is part of.
 _WRAPPERS = re.compile(
     r"^(?:gradient_tape|gradients(?:_\d+)?|statefulpartitionedcall(?:_\d+)?|partitionedcall(?:_\d+)?|train_step|training"
-    r"|(?:functional|model|sequential)(?:_\d+)?|replica_?\d+|tower_?\d+|gpu_?\d+|jit\(.*\)|__inference\S*|compute_loss"
+    r"|(?:functional|model|sequential)(?:_\d+)*|replica_?\d+|tower_?\d+|gpu_?\d+|jit\(.*\)|__inference\S*|compute_loss"
     r"|jit__\w+|cluster\S*|.*_grad|loss|transpose\(.*\)|jvp\(.*\)|\^?_.*)$",
     re.I,
 )
+# Parts that are an op, or what Keras calls one, with ops of its own below it.
+_OPS = re.compile(
+    r"^(?:(?:Depthwise)?Conv\d+D(?:Backprop\w+)?|(?:Batch)?MatMul(?:V\d)?|BiasAdd(?:Grad)?|Tensordot|Einsum"
+    r"|Tensor(?:Array|List)\w*|FusedBatchNorm\w*|(?:Max|Avg)Pool\w*|(?:Log)?Softmax|(?:Leaky)?Relu\d?(?:Grad)?|CudnnRNN\w*"
+    r"|(?:Resource)?Gather(?:V\d|Nd)?|Transpose|Reshape|Concat(?:V\d)?|convolution|einsum|moments|batchnorm"
+    r"|embedding_lookup)(?:_\d+)?$"
+)
+# Keras 3 enters the scope of a layer again, and TensorFlow counts how often: `conv2d_3_1`.
+_COUNTED = re.compile(r"(_\d+)_\d+$")
+_KERAS_2 = re.compile(r"^model(?:_\d+)?$")
 _LOOPS = {"while", "body", "cond", "rnn_loop", "while_1", "while_body", "while_cond"}
 
 
@@ -53,10 +63,11 @@ def layer_of(op: str) -> str | None:
         return OPTIMIZER
     if any(_OPTIMIZERS.match(part) for part in parts[:-1]):
         parts = parts[parts.index(backward[0]) + 1 :] or parts
-    named = []
+    keras_2 = any(_KERAS_2.match(part) for part in parts)
+    named: list[str] = []
     for part in parts[:-1]:
-        if part.lower() in _LOOPS:
+        if part.lower() in _LOOPS or (named and _OPS.match(part)):
             break
         if not _WRAPPERS.match(part):
-            named.append(part)
+            named.append(part if keras_2 else _COUNTED.sub(r"\1", part))
     return "/".join(named) or None

@@ -7,7 +7,8 @@ import re
 from oomtune.diagnosis import frames
 from oomtune.diagnosis.result import DiagnosisKind
 
-STATUS = re.compile(r"resource[ _]?exhausted", re.I)
+# A status or an exception's type, and not a part of a name: `test_resource_exhausted_error`.
+STATUS = re.compile(r"(?<!(?-i:[a-z])_)resource[ _]?exhausted(?!_(?-i:[a-z]))", re.I)
 # Vendors name their codes alike: CUDA_ERROR_OUT_OF_MEMORY, cudaErrorMemoryAllocation, MIOPEN_STATUS_ALLOC_FAILED.
 CODE = re.compile(
     r"\b(?:cu|hip|mi|roc|nccl|cl_|vk_|ze_|ur_|pi_|acl)\w*?(?:out_?of_?(?:device_?|host_?)?memory|alloc_?failed"
@@ -31,6 +32,8 @@ _COPIED_TO = re.compile(r"copying \w+ tensor from \S+ to \S*?(?:device:)?(cpu|gp
 _ACCELERATOR = re.compile(
     r"\b(?:cuda|gpu|hip|rocm|xpu|mps|npu|tpu|dml|cudnn|cublas|vram|trt|tensorrt)\w*|_gpu|device ordinal", re.I
 )
+# A process that was ended from outside says no more; others guess why.
+_BY_SIGNAL = re.compile(r"\bSIGKILL\b|\b(?:code|status)(?: of)?:? ?(?:137|-9)\b", re.I)
 _MEMORY_ERROR = re.compile(r"MemoryError")
 
 # The first that matches decides: a place that is named, then a vendor's code, then words for the host's memory.
@@ -42,6 +45,7 @@ _TELLS: tuple[tuple[re.Pattern[str], DiagnosisKind], ...] = (
     (HOST_REFUSED, "host_oom"),
     (_HOST_WORDS, "host_oom"),
     (_ACCELERATOR, "device_oom"),
+    (_BY_SIGNAL, "host_oom"),
     (_MEMORY_ERROR, "host_oom"),
     (STATUS, "device_oom"),
 )

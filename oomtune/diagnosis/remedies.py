@@ -7,18 +7,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from oomtune.diagnosis.batch_remedies import shorter, smaller_batch, smaller_tensor
 from oomtune.diagnosis.cause_remedies import not_memory
 from oomtune.diagnosis.host_remedies import on_the_host
 from oomtune.diagnosis.names import OPTIMIZER
 from oomtune.diagnosis.remedy import Remedy
 from oomtune.diagnosis.result import Diagnosis
-from oomtune.diagnosis.shapes import Role, batch_in, length_in, role_of
+from oomtune.diagnosis.shapes import Role, batch_in, is_made_once, role_of
 from oomtune.domain import Budget, Candidate, ClassConfig, ProbeSpec, is_half
 from oomtune.units import MIB, format_bytes
 
 # The allocator can't use every byte: with little room to spare it keeps larger chunks than were asked for.
 _SLACK = 1.3
-_HEADROOM = 0.95
 _STATELESS = {"sgd", "adafactor", "lion"}
 _HALF = ["float32", "mixed_bfloat16", "mixed_float16"]
 _ASYNC = Remedy(
@@ -27,8 +27,8 @@ _ASYNC = Remedy(
     value="cuda_malloc_async",
     code="TF_GPU_ALLOCATOR=cuda_malloc_async python train.py",
 )
+_LARGER_DEVICE = Remedy(what="use a device with more memory")
 _HELD = "another process, or an earlier run that lives on, holds the card: look who, and end it"
-_SEVERAL = {Role.ROWS: "the batch times the length, or a table's rows", Role.ATTENTION: "the batch times the heads"}
 _FEEDS = re.compile(r"PyFunc|Iterator|Dataset", re.I)
 _METAL = re.compile(r"metal|iogpu|\bmps\b", re.I)
 _ROCM = re.compile(r"\bhip|rocm|miopen|rocblas|amdgpu", re.I)
@@ -46,6 +46,8 @@ class Tried:
     budget: Budget
     candidate: Candidate
     needed_bytes: int | None = None
+    flags: tuple[str, ...] = ()
+    """Those that asked for this candidate, whatever the spec says."""
 
     @property
     def optimizer(self) -> str:
@@ -66,9 +68,12 @@ def remedies(diagnosis: Diagnosis, tried: Tried | None = None) -> list[Remedy]:
 
 def _on_the_host(diagnosis: Diagnosis) -> Iterator[Remedy]:
     """A model that trains on the CPU runs out there as on a card; all else is what feeds it."""
-    if diagnosis.op and batch_in(diagnosis) and not _FEEDS.search(diagnosis.op):
-        yield from _smaller_batch(diagnosis, role_of(diagnosis), None)
-        yield from _shorter(diagnosis, None)
+    computed = bool(diagnosis.op) and not _FEEDS.search(diagnosis.op or "")
+    if computed and batch_in(diagnosis):
+        yield from smaller_batch(diagnosis)
+        yield from shorter(diagnosis)
+    elif computed and diagnosis.tensor_shape:
+        yield smaller_tensor(diagnosis)
     yield from on_the_host(diagnosis)
 
 
@@ -82,26 +87,48 @@ def _on_the_device(diagnosis: Diagnosis, tried: Tried | None) -> Iterator[Remedy
             what="the data goes to the card at once: keep it on the host and send batches",
             code='with tf.device("CPU:0"): data = tf.data.Dataset.from_tensor_slices(arrays).batch(32)',
         )
+    # A shape alone may also be that of a gradient, and a trial gets as far as those.
+    if is_made_once(diagnosis) and (tried is None or diagnosis.op):
+        yield from _for_a_weight(diagnosis, tried)
+        return
     if role is Role.OPTIMIZER:
         yield from _lighter_optimizer(tried)
     if role in (Role.WEIGHT, Role.OPTIMIZER):
         yield from _smaller_model(diagnosis)
     if role is Role.ATTENTION:
-        yield from _shorter(diagnosis, tried)
+        yield from shorter(diagnosis) if tried is None else _shorter_than_tried(tried)
         yield from _remat(tried)
-    yield from _smaller_batch(diagnosis, role, tried)
-    if role is not Role.ATTENTION:
-        yield from _shorter(diagnosis, tried)
+    yield from _less_at_a_time(diagnosis, role) if tried is None else _less_than_tried(diagnosis, tried)
+    yield from _lighter_optimizer(tried)
+    yield Remedy(what="make the model smaller: fewer units, layers or embedding rows")
+    yield _LARGER_DEVICE
+
+
+def _less_at_a_time(diagnosis: Diagnosis, role: Role) -> Iterator[Remedy]:
+    yield from smaller_batch(diagnosis)
+    yield from shorter(diagnosis)
     if role is Role.WORKSPACE:
         yield Remedy(what="it is scratch space of a library, which grows with the batch and with the layer's width")
     if role is Role.PICTURE:
         yield Remedy(what="smaller pictures: memory goes with their area", code="keras.layers.Resizing(height, width)")
-    yield from _half(diagnosis, tried)
+    yield from _half(diagnosis, None)
     if role in (Role.BATCH, Role.PICTURE, Role.ROWS):
-        yield from _remat(tried)
+        yield from _remat(None)
+
+
+def _less_than_tried(diagnosis: Diagnosis, tried: Tried) -> Iterator[Remedy]:
+    """What a trial holds is mostly activations, whichever tensor came last. First what trains the same model alike."""
+    yield from _smaller_than_tried(tried)
+    yield from _remat(tried)
+    yield from _half(diagnosis, tried)
+    yield from _shorter_than_tried(tried)
+
+
+def _for_a_weight(diagnosis: Diagnosis, tried: Tried | None) -> Iterator[Remedy]:
+    """It is as large whatever the batch and the precision of activations; but the optimizer keeps more of its size."""
+    yield from _smaller_model(diagnosis)
     yield from _lighter_optimizer(tried)
-    yield Remedy(what="make the model smaller: fewer units, layers or embedding rows")
-    yield Remedy(what="use a device with more memory")
+    yield _LARGER_DEVICE
 
 
 def _more_memory(tried: Tried) -> Remedy:
@@ -136,40 +163,12 @@ def _monitor(diagnosis: Diagnosis) -> str:
     return "rocm-smi --showpids" if _ROCM.search(diagnosis.line) else "nvidia-smi"
 
 
-def _smaller_batch(diagnosis: Diagnosis, role: Role, tried: Tried | None) -> Iterator[Remedy]:
-    if tried is not None:
-        yield from _smaller_than_tried(tried)
-        return
-    batch = batch_in(diagnosis)
-    if batch is None:
-        shape = diagnosis.tensor_shape
-        first = f": {shape[0]} may be {_SEVERAL[role]}" if shape and role in _SEVERAL else ""
-        yield Remedy(
-            what=f"lower the batch{first}; halve it until it runs, or let oomtune find the largest",
-            code="oomtune probe model.yaml",
-        )
-    elif batch > 1:
-        size, why = _batch_that_fits(diagnosis, batch)
-        place = "first" if diagnosis.tensor_shape and diagnosis.tensor_shape[0] == batch else "second"
-        yield Remedy(
-            what=f"lower the batch: the {place} dimension is {batch}; try {size}{why}; "
-            "`oomtune probe` finds the largest",
-            key="search.batch_size",
-            value={"min": 1, "max": batch - 1},
-            code=f"model.fit(..., batch_size={size})",
-        )
-        about = "about " if batch % size else ""
-        yield Remedy(
-            what=f"keep the effect of {about}{batch} samples a step by accumulating gradients",
-            key="training.effective_batch_size",
-            value=batch,
-            code=f"keras.optimizers.Adam(gradient_accumulation_steps={math.ceil(batch / size)})",
-        )
-
-
 def _smaller_than_tried(tried: Tried) -> Iterator[Remedy]:
     size = tried.candidate.batch_size
     if size <= 1:
+        return
+    if "--batch-size" in tried.flags:
+        yield Remedy(what=f"ask for a smaller batch than {size}", code=f"--batch-size {size // 2}")
         return
     floor = size <= tried.spec.min_batch_size
     yield Remedy(
@@ -179,47 +178,12 @@ def _smaller_than_tried(tried: Tried) -> Iterator[Remedy]:
     )
 
 
-def _batch_that_fits(diagnosis: Diagnosis, batch: int) -> tuple[int, str]:
-    """Half, or less where the figures say that half is still too much; a power of two if that is what it was."""
-    size = batch // 2
-    why = ""
-    limit, used, asked = diagnosis.limit_bytes, diagnosis.in_use_bytes, diagnosis.bytes_requested
-    if limit and used is not None and asked:
-        # What is planned and not yet in use, as XLA counts it, has the request in it.
-        more = asked if used <= limit else 0
-        fits = int(batch * limit * _HEADROOM / (used + more))
-        if 0 < fits < batch:
-            rounded = fits // 8 * 8 or fits
-            size = 2 ** (fits.bit_length() - 1) if batch & (batch - 1) == 0 else rounded
-            and_more = f" and {format_bytes(more)} more were" if more else " was"
-            why = f", since {format_bytes(used)}{and_more} wanted of {format_bytes(limit)}"
-    return max(1, size), why
-
-
-def _shorter(diagnosis: Diagnosis, tried: Tried | None) -> Iterator[Remedy]:
-    if tried is not None:
-        yield from _shorter_than_tried(tried)
-        return
-    length = length_in(diagnosis)
-    if length is None:
-        return
-    scores = role_of(diagnosis) is Role.ATTENTION
-    why = (
-        f"{length} × {length} are attention scores, which grow with the square of the length"
-        if scores
-        else f"one dimension, {length}, may be the length"
-    )
-    yield Remedy(
-        what=f"shorten the sequences: {why}",
-        key="search.sequence_length",
-        value=[length // 4, length // 2],
-        code=f"keras.utils.pad_sequences(tokens, maxlen={length // 2})",
-    )
-
-
 def _shorter_than_tried(tried: Tried) -> Iterator[Remedy]:
     length = tried.candidate.sequence_length
     if length is None or length <= 1:
+        return
+    if "--sequence-length" in tried.flags:
+        yield Remedy(what=f"ask for shorter sequences than {length}", code=f"--sequence-length {length // 2}")
         return
     floor = length <= tried.spec.min_sequence_length
     yield Remedy(

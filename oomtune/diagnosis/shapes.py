@@ -19,6 +19,7 @@ _WEIGHT_OPS = re.compile(
 )
 # The gradient of a product by its second factor, which is the weight.
 _WEIGHT_GRADIENT = re.compile(r"grad\w*/.*matmul(?:_grad)?/matmul_1$", re.I)
+_BACKWARD = re.compile(r"grad|backprop|IndexedSlices|UnsortedSegmentSum", re.I)
 _ATTENTION_OPS = re.compile(
     r"attention|attn|softmax|einsum|batch_?matmul|scores?\b|mha|multi_?head|query|key|value", re.I
 )
@@ -70,6 +71,11 @@ def _role_of_activations(shape: tuple[int, ...], op: str) -> Role:
     if _is_attention(shape, op):
         return Role.ATTENTION
     return Role.PICTURE if _is_picture(shape, op) else Role.BATCH
+
+
+def is_made_once(diagnosis: Diagnosis) -> bool:
+    """A weight as it is made, before there is a batch? Gradients of weights come when activations fill the memory."""
+    return role_of(diagnosis) is Role.WEIGHT and not _BACKWARD.search(diagnosis.op or "")
 
 
 def batch_in(diagnosis: Diagnosis) -> int | None:

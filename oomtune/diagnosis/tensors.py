@@ -15,7 +15,7 @@ _REFUSED = re.compile(
     rf"(?: on (?P<device>{_NAME}))?(?: by allocator (?P<allocator>{_NAME}))?",
     re.I,
 )
-_ARRAY = re.compile(r"for an array with shape \((?P<shape>[\d,\s]+)\) and data type (?P<dtype>\w+)", re.I)
+_ARRAY = re.compile(r"\barray with shape \((?P<shape>[\d,\s]+)\) and data type (?P<dtype>\w+)", re.I)
 # XLA lists the largest buffers of a program first: `Shape: f32[32,12,1024,1024]{3,2,1,0}`.
 _BUFFER = re.compile(r"^\W*shape: \(?(?P<dtype>[a-z]+\d*(?:e\dm\d\w*)?)\[(?P<shape>[\d,]+)\]", re.I)
 
@@ -26,6 +26,8 @@ class Tensor:
     dtype: str | None = None
     device: str | None = None
     allocator: str | None = None
+    refused: bool = True
+    """Is it what was asked for, and not the largest part of a program that was?"""
 
 
 def is_refused(text: str) -> bool:
@@ -39,17 +41,17 @@ def tensor_of(deciding: str, lines: Iterable[str]) -> Tensor | None:
     searches = ((_REFUSED, [deciding]), (_ARRAY, [deciding]), (_REFUSED, near), (_BUFFER, near))
     for pattern, texts in searches:
         for text in texts:
-            found = pattern.search(text)
-            if found and found["shape"].strip():
-                return _tensor(found)
+            if found := pattern.search(text):
+                return _tensor(found, refused=pattern is not _BUFFER)
     return None
 
 
-def _tensor(found: re.Match[str]) -> Tensor:
+def _tensor(found: re.Match[str], *, refused: bool) -> Tensor:
     said = found.groupdict()
     return Tensor(
         shape=tuple(int(size) for size in said["shape"].split(",") if size.strip()),
         dtype=dtype_of(said["dtype"]) if said["dtype"] else None,
         device=said.get("device"),
         allocator=said.get("allocator"),
+        refused=refused,
     )

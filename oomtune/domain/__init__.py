@@ -30,7 +30,7 @@ from oomtune.domain.data import (
 )
 from oomtune.domain.explanation import Cost, Explanation, Growth, TriedRemedy
 from oomtune.domain.finding import AllocatorState, Finding, FindingKind
-from oomtune.domain.result import Buckets, Fit, FrontierPoint, ProbeResult, Verdict
+from oomtune.domain.result import Buckets, Fit, FrontierPoint, ProbeResult, Verdict, remat_slowdown
 from oomtune.domain.search import Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Stage, is_half
 from oomtune.domain.spec import (
     LAYERS_INSIDE,
@@ -47,6 +47,7 @@ from oomtune.domain.spec import (
 )
 from oomtune.domain.trial import (
     FRAGMENTATION,
+    FailedSize,
     Inspection,
     InspectOrder,
     Outcome,
@@ -82,6 +83,7 @@ __all__ = [
     "Device",
     "DeviceRequest",
     "Explanation",
+    "FailedSize",
     "Feature",
     "Finding",
     "FindingKind",
@@ -131,5 +133,6 @@ __all__ = [
     "Verdict",
     "WorkOrder",
     "is_half",
+    "remat_slowdown",
     "runs_users_code",
 ]

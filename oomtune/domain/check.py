@@ -17,6 +17,8 @@ class CheckVerdict(Word):
     DOES_NOT_FIT = "does_not_fit"
     BROKEN = "broken"
     WRONG_DEVICE = "wrong_device"
+    UNDECIDED = "undecided"
+    """It ran out of memory in less than the card has that it was checked against."""
 
 
 _EXIT_CODES = {
@@ -26,6 +28,7 @@ _EXIT_CODES = {
     CheckVerdict.DOES_NOT_FIT: 4,
     CheckVerdict.BROKEN: 6,
     CheckVerdict.WRONG_DEVICE: 5,
+    CheckVerdict.UNDECIDED: 5,
 }
 
 
@@ -53,8 +56,12 @@ class CheckResult:
     device: Device
     budget: Budget
     tolerance: float
+    card_limit_bytes: int | None = None
+    """What the card has that the CPU stands in for, where this machine had less to give."""
     was_tuned: bool = False
     """Is it a tuned config, and not a plain spec?"""
+    confirmed: bool = True
+    """Was the answer confirmed when it was found? A search that was stopped may leave one that was not."""
     outcome: Outcome | None = None
     """How the run ended; None when nothing was run."""
     buckets_outcome: Outcome | None = None
@@ -65,7 +72,14 @@ class CheckResult:
     """Why the peak is not held against the evidence, where there is evidence."""
     changes: tuple[Change, ...] = ()
     spec_diff: tuple[str, ...] = ()
-    """The lines in which the spec that a tuned config was found for differs from the one that it holds."""
+    """The lines in which the spec that a tuned config was found for differs from the one that it holds, from what was
+    there before to what is there now."""
+    file_edited: bool = False
+    """Is the spec in a tuned config another than the one that its answer was found for?"""
+    spec_edited: bool = False
+    """Has the spec that it was found for been edited since?"""
+    took_over: bool = False
+    """Was that edited spec searched, in place of the one in the file?"""
     problem: TrialError | None = None
     notices: tuple[str, ...] = ()
     updated: ProbeResult | None = None
@@ -83,6 +97,17 @@ class CheckResult:
         The headroom is there for what differs between runs of one configuration, so that alone is no failure."""
         seen_bytes = int((self.expected_peak_bytes or 0) * (1 + self.tolerance))
         return min(self.budget.limit_bytes, max(self.budget.budget_bytes, seen_bytes))
+
+    @property
+    def is_of_an_earlier_spec(self) -> bool:
+        """Is the verdict on a spec that people have edited since?"""
+        return self.spec_edited and not self.file_edited and not self.took_over
+
+    @property
+    def card_budget_bytes(self) -> int:
+        """What the card leaves to use that the CPU stands in for; the budget itself where the machine could give it."""
+        limit_bytes = self.card_limit_bytes or self.budget.limit_bytes
+        return Budget(limit_bytes=limit_bytes, headroom=self.budget.headroom).budget_bytes
 
     @property
     def deciding(self) -> Outcome | None:

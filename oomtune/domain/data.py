@@ -154,7 +154,9 @@ class Scan:
     """Each length that samples have, ascending, with how many have it; empty when samples have no length."""
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The smallest and the largest number of each part of a sample that holds whole numbers, such as `inputs.words`; a
-    single part has no name."""
+    single part has no name. Targets may be stored as floats."""
+    fractions: dict[str, float] = field(default_factory=dict)
+    """Of each part of the targets that holds other numbers than whole ones, the first of them."""
     sequences: tuple[str, ...] = ()
     """The parts of a sample that are as long as it is, such as `inputs.words`; a single part has no name."""
     rows_path: str = ""

@@ -13,12 +13,13 @@ from oomtune.domain.trial import Point
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What it costs to train on the candidate's batch, as measured; and the largest batch that this predicts."""
+    """What it costs to train on the candidate's batch, as measured; and the largest batch that fits."""
 
     peak_bytes: int
     step_ms: float
-    largest_batch_size: int | None
-    """Predicted from the steepest line through what ran; None where memory does not grow with the batch."""
+    largest_batch_size: int
+    largest_ran: bool = False
+    """Did it run, and was there no room for a larger one? Otherwise it is predicted, with care."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +33,6 @@ class TriedRemedy:
     """How many steps train the candidate's batch; the step's time is that of all of them."""
     cost: Cost | None = None
     problem: str = ""
-
-    def saved_bytes(self, before: Cost) -> int:
-        return before.peak_bytes - self.cost.peak_bytes if self.cost else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +62,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """All that an explanation found, at one candidate. Remedies save the most first."""
+    """All that an explanation found, at one candidate. The remedy that allows the largest batch comes first."""
 
     spec: ProbeSpec
     device: Device
@@ -73,11 +71,17 @@ class Explanation:
     chosen: str
     """Why this candidate."""
     before: Cost
+    """What the candidate takes over a whole trial, the one that was looked into, by the allocator's own count."""
     anatomy: Anatomy | None
-    peak_bytes: int
-    """The candidate's peak over a whole trial, by the allocator's own count."""
     growth: Growth
     remedies: tuple[TriedRemedy, ...]
     trials: int
+    noise_bytes: int = 0
+    """By how much two trials of the same may differ in their peak: less than this saved is nothing."""
     environment: dict[str, Any] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+
+    def saved_bytes(self, remedy: TriedRemedy) -> int:
+        """What it takes less than the candidate does, or more where this is negative; 0 within the noise."""
+        saved = self.before.peak_bytes - remedy.cost.peak_bytes if remedy.cost else 0
+        return saved if abs(saved) > self.noise_bytes else 0

@@ -92,18 +92,25 @@ class ProbeResult:
 
     @property
     def remat_slowdown(self) -> float | None:
-        """How many times longer a sample takes than without rematerialisation. It is measured with the largest batch
-        that was timed without and the nearest with; None where none are near, or there is nothing to compare."""
-        if self.best is None or self.best.candidate.remat == "none":
-            return None
-        lane = self.best.candidate.lane
-        without, with_it = _sample_ms(self.records, replace(lane, remat="none")), _sample_ms(self.records, lane)
-        if not without or not with_it:
-            return None
-        largest = max(without)
-        nearest = min(with_it, key=lambda batch: abs(math.log(batch / largest)))
-        # A sample of a much larger batch takes less time, whatever else is done.
-        return with_it[nearest] / without[largest] if 0.5 <= nearest / largest <= 2 else None
+        """How many times longer a sample takes than without rematerialisation; None where that was not seen."""
+        return None if self.best is None else remat_slowdown(self.best.candidate.lane, self.records)
+
+
+def remat_slowdown(lane: Lane, records: Iterable[TrialRecord]) -> float | None:
+    """The same for any lane. It is measured with the largest batch that was timed without and the nearest with; None
+    where none are near, or there is nothing to compare."""
+    if lane.remat == "none":
+        return None
+    kept = list(records)
+    # Trials for just this are alike. A size of a climb is timed in a process that is warm, others in one that is not.
+    timed = [record for record in kept if record.trial.for_time] or kept
+    without, with_it = _sample_ms(timed, replace(lane, remat="none")), _sample_ms(timed, lane)
+    if not without or not with_it:
+        return None
+    largest = max(without)
+    nearest = min(with_it, key=lambda batch: abs(math.log(batch / largest)))
+    # A sample of a much larger batch takes less time, whatever else is done.
+    return with_it[nearest] / without[largest] if 0.5 <= nearest / largest <= 2 else None
 
 
 def _sample_ms(records: Iterable[TrialRecord], lane: Lane) -> dict[int, float]:
@@ -115,6 +122,7 @@ def _sample_ms(records: Iterable[TrialRecord], lane: Lane) -> dict[int, float]:
             ran = [(point.batch_size, point.step_ms) for point in outcome.points]
             if outcome.kind is Kind.FITS and outcome.step_ms and not ran:
                 ran = [(candidate.batch_size, outcome.step_ms)]
+            ran += [(point.batch_size, point.step_ms) for point in outcome.further]
             for batch, step_ms in ran:
                 found[batch] = min(step_ms / batch, found.get(batch, math.inf))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from oomtune.domain.anatomy import Anatomy
 from oomtune.domain.data import DatasetSpec, Scan, TensorSpec
@@ -22,10 +22,21 @@ class Trial:
     buckets: tuple[tuple[int, int], ...] = ()
     for_buckets: bool = False
     """Is it run for the sake of buckets? Then the answer does not depend on it."""
+    for_time: bool = False
+    """Is it run to see what rematerialisation costs in time? Nor does it then."""
     every_size: bool = False
     """Is no size of the climb to be left out?"""
     dissected: bool = False
     """Is it to be told what memory holds at the peak? Steps take longer then."""
+    further: tuple[int, ...] = ()
+    """Larger sizes to go on to in the same process once the candidate has fitted, up to the first that does not."""
+    afar_s: float | None = None
+    """Set where the candidate may be far below the edge: for how long to begin another of the `further` sizes. They
+    come near the edge by halves then."""
+
+    @property
+    def for_the_answer(self) -> bool:
+        return not (self.for_buckets or self.for_time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +84,12 @@ class Inspection:
     activations: dict[str, str]
     """The activation of the layer behind each output."""
     compiled: bool
-    loss: str = ""
-    """The loss it comes compiled with, in lower case and without underscores."""
+    losses: dict[str, str] = field(default_factory=dict)
+    """The loss that each output comes compiled with, in lower case and without underscores."""
+    lengths: tuple[int, ...] = ()
+    """The lengths that it was seen to take, where that may vary."""
+    batch_size: int | None = None
+    """The only batch size that it takes, if there is but one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +99,15 @@ class Point:
     batch_size: int
     peak_bytes: int
     step_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedSize:
+    """A size that did not fit, after smaller ones that did in the same process. `peak_bytes` is known if it ran."""
+
+    batch_size: int
+    kind: Kind
+    peak_bytes: int | None = None
 
 
 FRAGMENTATION = "fragmentation"
@@ -133,6 +157,11 @@ class Reply:
     findings: tuple[Finding, ...] = ()
     allocator: AllocatorState | None = None
     error: RaisedError | None = None
+    further: tuple[Point, ...] = ()
+    """The sizes run after the candidate, to which all else belongs."""
+    further_at: int | None = None
+    """The one of them being run when the reply was made."""
+    further_error: RaisedError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +188,10 @@ class Outcome:
     """What memory held at the peak, when that was asked."""
     duration_s: float = 0.0
     error: TrialError | None = None
+    further: tuple[Point, ...] = ()
+    """The larger sizes that fitted after it in the same process."""
+    further_failed: FailedSize | None = None
+    """The first larger one that did not."""
 
     @property
     def over_headroom(self) -> bool:

@@ -6,16 +6,16 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from oomtune.domain import Budget, Candidate, ClassConfig, Kind, Outcome, ProbeSpec, SearchSpace
+from oomtune.domain import Budget, Candidate, ClassConfig, Kind, Outcome, ProbeSpec, SearchSpace, Stage
 from oomtune.errors import NothingFits, OomtuneError, TrialCrashed
 from oomtune.explaining.bench import Bench
 from oomtune.explaining.fitting import careful_line
-from oomtune.explaining.measuring import peaks_of
 from oomtune.report.advice import what_to_try
 from oomtune.search import next_trial
 from oomtune.tuned import TunedConfig
 from oomtune.units import format_bytes
 
+GROWS = "how memory grows with the batch"
 _SHARE = 0.5
 
 
@@ -26,6 +26,11 @@ class Asked:
     batch_size: int | None = None
     sequence_length: int | None = None
     tuned: TunedConfig | None = None
+
+    def flags(self) -> tuple[str, ...]:
+        """Those that were given: no entry of the spec changes what they ask for."""
+        given = {"--batch-size": self.batch_size, "--sequence-length": self.sequence_length}
+        return tuple(flag for flag, value in given.items() if value is not None)
 
     def answer(self) -> Candidate | None:
         tuned = self.tuned
@@ -73,10 +78,10 @@ def choose(spec: ProbeSpec, budget: Budget, asked: Asked, bench: Bench) -> Choic
         return Choice(candidate=dataclasses.replace(base, sequence_length=length), why=why)
     if len(space.batch_sizes) == 1:
         return Choice(candidate=base, why="the spec's only batch size")
-    return _climbed(spec, space, budget, bench)
+    return _climbed(spec, space, budget, bench, asked)
 
 
-def _climbed(spec: ProbeSpec, space: SearchSpace, budget: Budget, bench: Bench) -> Choice:
+def _climbed(spec: ProbeSpec, space: SearchSpace, budget: Budget, bench: Bench, asked: Asked) -> Choice:
     """A climb as a search begins with, in its first lane, but to half of the budget only; to the whole of it, and in
     the shortest lane too, if the smallest batch takes more than that."""
     first = next_trial(space, budget, ())
@@ -86,7 +91,7 @@ def _climbed(spec: ProbeSpec, space: SearchSpace, budget: Budget, bench: Bench) 
     climbs = [(lane, half), (lane, budget), *([(shortest, budget)] if shortest != lane else [])]
     for lane, within in climbs:
         trial = dataclasses.replace(first, candidate=lane.at(first.candidate.batch_size))
-        outcome = bench.run("how memory grows with the batch", spec, within, trial)
+        outcome = bench.run(GROWS, spec, within, trial)
         if outcome.points:
             aim_bytes, why = half.budget_bytes, "about half of the budget"
             if within is budget:
@@ -95,19 +100,28 @@ def _climbed(spec: ProbeSpec, space: SearchSpace, budget: Budget, bench: Bench) 
             return Choice(candidate=lane.at(_batch_for(aim_bytes, outcome, within, space)), why=why, outcome=outcome)
         if outcome.kind not in (Kind.DEVICE_OOM, Kind.HOST_OOM):
             break
-    raise failed(outcome, spec, budget, trial.candidate)
+    raise failed(outcome, spec, budget, trial.candidate, asked)
 
 
 def _batch_for(aim_bytes: int, outcome: Outcome, within: Budget, space: SearchSpace) -> int:
     """The largest batch that should take no more than this, by what a climb showed."""
     ran = [point.batch_size for point in outcome.points if point.peak_bytes <= aim_bytes]
-    line = careful_line(peaks_of(outcome, within))
+    line = careful_line(_peaks(outcome, within))
     # A climb's last leap may be a long one: then the line through its end tells of the sizes that were left out.
     bound = 0.0 if line is None else min(line.edge(aim_bytes), (outcome.failed_batch_size or math.inf) - 1)
     return max(size for size in space.batch_sizes if size <= max(bound, *ran))
 
 
-def failed(outcome: Outcome, spec: ProbeSpec, budget: Budget, candidate: Candidate) -> OomtuneError:
+def _peaks(outcome: Outcome, within: Budget) -> dict[int, int]:
+    """The peak of every size that ran; also of one that was over the budget, which is no fit."""
+    peaks = {point.batch_size: point.peak_bytes for point in outcome.points}
+    size, peak = outcome.failed_batch_size, outcome.peak_bytes
+    if outcome.stage is Stage.DONE and size is not None and peak is not None and peak > within.budget_bytes:
+        peaks[size] = peak
+    return peaks
+
+
+def failed(outcome: Outcome, spec: ProbeSpec, budget: Budget, candidate: Candidate, asked: Asked) -> OomtuneError:
     """Why the candidate itself can't be explained."""
     error = outcome.error
     message = error.message if error else "the trial did not come to its end"
@@ -116,5 +130,5 @@ def failed(outcome: Outcome, spec: ProbeSpec, budget: Budget, candidate: Candida
     return NothingFits(
         f"{candidate} does not fit in {format_bytes(budget.budget_bytes)} (the limit of "
         f"{format_bytes(budget.limit_bytes)} less {budget.headroom:.0%} headroom): {message}",
-        hint="\n".join(what_to_try(spec, budget, candidate, None, error)),
+        hint="\n".join(what_to_try(spec, budget, candidate, None, error, flags=asked.flags())),
     )

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from oomtune.archive import keep_explanation
-from oomtune.domain import Budget, Candidate, Device, Explanation, Kind, Outcome, Point, ProbeSpec, Purpose, Trial
+from oomtune.domain import (
+    Budget,
+    Candidate,
+    Device,
+    Explanation,
+    Kind,
+    Outcome,
+    Point,
+    ProbeSpec,
+    Purpose,
+    Trial,
+    TriedRemedy,
+)
 from oomtune.errors import UsageProblem
+from oomtune.explaining.baseline import baseline
 from oomtune.explaining.bench import Bench, ExplainObserver, ForkBench
-from oomtune.explaining.choosing import Asked, Choice, choose, failed
+from oomtune.explaining.choosing import GROWS, Asked, choose, failed
 from oomtune.explaining.growing import growth_of
-from oomtune.explaining.measuring import Measurement, has_room_beyond, measure, tried
+from oomtune.explaining.measuring import Measurement, tried
 from oomtune.explaining.remedies import variations
+from oomtune.kept_explanations import keep_explanation
 from oomtune.preparing import (
     deciding_files,
     device_flags,
@@ -28,6 +42,9 @@ from oomtune.preparing import (
 from oomtune.scanning import said_of
 from oomtune.spec import LoadedSpec, load_spec
 from oomtune.tuned import load_tuned
+
+# Shares of the candidate's batch that show how memory grows up to it.
+_SMALLER = (0.125, 0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +101,7 @@ def run_explain(source: str | Path, options: ExplainOptions, observer: ExplainOb
             bench.close()  # its host may be another than the one it was given
     environment = {**versions(), "needs_environment": {**pinned_environment(), **bench.environment}}
     explanation = dataclasses.replace(explanation, environment=environment, notices=notices)
-    keep_explanation(explanation, loaded.path, loaded.sha256)
+    keep_explanation(explanation, loaded.path, loaded.sha256, loaded.values)
     return explanation
 
 
@@ -92,14 +109,14 @@ def explain(spec: ProbeSpec, device: Device, budget: Budget, asked: Asked, bench
     """Choose the candidate, look inside it, then run it again with each remedy."""
     choice = choose(spec, budget, asked, bench)
     candidate = choice.candidate
-    looked = _looked_inside(spec, budget, candidate, bench)
-    beyond = has_room_beyond(looked.peak_bytes or 0, budget)
-    plain = measure("the candidate as it is", spec, candidate, budget, bench, beyond=beyond)
-    if plain.here is None:
-        raise failed(plain.outcome, spec, budget, candidate)
-    before = plain.cost(budget)
-    plans = variations(spec, candidate, looked.anatomy, plain.outcome.jit_compile)
-    remedies = [tried(plan, budget, bench, beyond=beyond, before_s=plain.outcome.duration_s) for plan in plans]
+    looked = _looked_inside(spec, budget, candidate, asked, bench)
+    plain = baseline(spec, budget, candidate, looked, asked, bench)
+    before, outcome = plain.cost, plain.measured.outcome
+    climbed = choice.outcome or _climbed(spec, budget, candidate, bench)
+    plans = variations(spec, candidate, looked.anatomy, outcome.jit_compile)
+    remedies = [
+        tried(plan, budget, bench, before, noise_bytes=plain.noise_bytes, before_s=outcome.duration_s) for plan in plans
+    ]
     shorter = {
         length: remedy.cost
         for plan, remedy in zip(plans, remedies, strict=True)
@@ -113,22 +130,33 @@ def explain(spec: ProbeSpec, device: Device, budget: Budget, asked: Asked, bench
         chosen=choice.why,
         before=before,
         anatomy=looked.anatomy,
-        peak_bytes=looked.peak_bytes or 0,
-        growth=growth_of(_points(choice, plain), candidate, before, shorter),
-        remedies=tuple(sorted(remedies, key=lambda one: (one.cost is None, -one.saved_bytes(before)))),
+        growth=growth_of(_points(climbed, plain.measured), candidate, before, shorter),
+        remedies=tuple(sorted(remedies, key=_by_what_it_buys)),
         trials=bench.trials,
+        noise_bytes=plain.noise_bytes,
     )
 
 
-def _looked_inside(spec: ProbeSpec, budget: Budget, candidate: Candidate, bench: Bench) -> Outcome:
+def _by_what_it_buys(remedy: TriedRemedy) -> tuple[bool, int, int]:
+    cost = remedy.cost
+    return (True, 0, 0) if cost is None else (False, -cost.largest_batch_size, cost.peak_bytes)
+
+
+def _looked_inside(spec: ProbeSpec, budget: Budget, candidate: Candidate, asked: Asked, bench: Bench) -> Outcome:
     trial = Trial(purpose=Purpose.SEARCH, candidate=candidate, dissected=True)
     outcome = bench.run("what memory holds at the peak", spec, budget, trial)
     if outcome.kind is not Kind.FITS:
-        raise failed(outcome, spec, budget, candidate)
+        raise failed(outcome, spec, budget, candidate, asked)
     return outcome
 
 
-def _points(choice: Choice, plain: Measurement) -> tuple[Point, ...]:
-    climbed = choice.outcome.points if choice.outcome else ()
-    found = {point.batch_size: point for point in (*climbed, *plain.outcome.points)}
+def _climbed(spec: ProbeSpec, budget: Budget, candidate: Candidate, bench: Bench) -> Outcome:
+    """How memory grows up to a candidate that no climb has led to."""
+    sizes = sorted({math.ceil(candidate.batch_size * share) for share in _SMALLER})
+    trial = Trial(purpose=Purpose.CALIBRATE, candidate=candidate.lane.at(sizes[0]), climb=tuple(sizes), every_size=True)
+    return bench.run(GROWS, spec, budget, trial)
+
+
+def _points(climbed: Outcome, plain: Measurement) -> tuple[Point, ...]:
+    found = {point.batch_size: point for point in (*climbed.points, *plain.points)}
     return tuple(found[size] for size in sorted(found))

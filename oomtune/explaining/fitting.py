@@ -1,7 +1,7 @@
 """Lines through a few points of a memory curve; pure.
 
-The search's own line is for finding an edge that is then run. Here nothing is run after it: what is said of a batch
-that was never tried has to be careful, and what is said of the curve has to hold for all points.
+The search's own line is for finding an edge. Here one leads to a batch that has to fit at the first try, and what is
+said of the curve has to hold for all points.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a variation costs: a short climb through three sizes, of which one is the candidate's batch."""
+"""What a variation costs: the candidate's batch in a process of its own, which goes on to the largest that fits."""
 
 from __future__ import annotations
 
@@ -6,21 +6,8 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from oomtune.domain import (
-    Budget,
-    Candidate,
-    Cost,
-    Kind,
-    Outcome,
-    Point,
-    ProbeSpec,
-    Purpose,
-    Stage,
-    Trial,
-    TriedRemedy,
-)
+from oomtune.domain import Budget, Candidate, Cost, Kind, Outcome, Point, ProbeSpec, Purpose, Trial, TriedRemedy
 from oomtune.explaining.bench import Bench
-from oomtune.explaining.fitting import careful_line
 from oomtune.explaining.remedies import Variation
 
 _ENDED = {
@@ -29,61 +16,68 @@ _ENDED = {
     Kind.TIMEOUT: "it took too long",
 }
 _LONGEST = 100
-# The sizes beside the candidate's. A small one shows what is always there, and one beyond it what the budget holds.
-_SMALL = 0.125
-_BEYOND = 1.6
+# The sizes to go on to: how many times the one before each is, and how many times the candidate's the largest.
+_STRIDE = 1.04
+_FURTHEST = 64
+# How long the edge is worth: steps that take longer than this show only the candidate, and a prediction from it.
+_AFAR_S = 6.0
+# Peaks of the same batch, each in a process of its own, may differ by this much; where they are seen to, by more.
+NOISE = 0.03
+# Now and then one is off by this much. What a remedy changes by less than that has to show twice.
+_DOUBTFUL = 0.2
 _LEAST_S = 60.0
 _TIMES_AS_LONG = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What a climb showed, and how it ended."""
+    """What a trial of a variation showed, and how it ended."""
 
     outcome: Outcome
-    batch_size: int
-    """Of the candidate; another one may have fitted, or not."""
+    candidate: Candidate
 
     @property
-    def here(self) -> Point | None:
-        """The candidate's batch, if it fitted."""
-        return next((point for point in self.outcome.points if point.batch_size == self.batch_size), None)
+    def points(self) -> tuple[Point, ...]:
+        """The candidate's batch and the larger ones that fitted after it; nothing, if it did not fit itself."""
+        peak_bytes = self.outcome.peak_bytes
+        if self.outcome.kind is not Kind.FITS or peak_bytes is None:
+            return ()
+        step_ms = self.outcome.step_ms or 0.0
+        own = Point(batch_size=self.candidate.batch_size, peak_bytes=peak_bytes, step_ms=step_ms)
+        return (own, *self.outcome.further)
 
     def cost(self, budget: Budget, *, micro_batches: int = 1) -> Cost:
-        assert self.here is not None, "asked only of what fitted"
-        line = careful_line(peaks_of(self.outcome, budget))
+        points = self.points
+        own, last = points[0], points[-1]
+        # Memory per sample never rises with the batch, so this much should fit; a line would promise more.
+        safe = int(last.batch_size * budget.budget_bytes / max(1.0, last.peak_bytes * (1 + NOISE)))
+        ran = self.outcome.further_failed is not None or safe <= last.batch_size
         return Cost(
-            peak_bytes=self.here.peak_bytes,
-            step_ms=self.here.step_ms * micro_batches,
-            largest_batch_size=None if line is None else int(line.edge(budget.budget_bytes)),
+            peak_bytes=own.peak_bytes,
+            step_ms=own.step_ms * micro_batches,
+            largest_batch_size=last.batch_size if ran else safe,
+            largest_ran=ran,
         )
 
 
-def peaks_of(outcome: Outcome, budget: Budget) -> dict[int, int]:
-    """The peak of every size that ran; also of one that was over the budget, which is no fit."""
-    peaks = {point.batch_size: point.peak_bytes for point in outcome.points}
-    size, peak = outcome.failed_batch_size, outcome.peak_bytes
-    if outcome.stage is Stage.DONE and size is not None and peak is not None and peak > budget.budget_bytes:
-        peaks[size] = peak
-    return peaks
-
-
-def has_room_beyond(peak_bytes: int, budget: Budget) -> bool:
-    return peak_bytes * _BEYOND < 0.95 * budget.budget_bytes
-
-
 def measure(
-    what: str, spec: ProbeSpec, candidate: Candidate, budget: Budget, bench: Bench, *, beyond: bool
+    what: str, spec: ProbeSpec, candidate: Candidate, budget: Budget, bench: Bench, *, further: bool = True
 ) -> Measurement:
-    """Run a small batch, the candidate's, and one `beyond` it where there should be room."""
-    batch = candidate.batch_size
-    sizes = {math.ceil(batch * _SMALL), batch, math.ceil(batch * _BEYOND) if beyond else batch}
-    climb = tuple(sorted(sizes))
-    trial = Trial(purpose=Purpose.CALIBRATE, candidate=candidate.lane.at(climb[0]), climb=climb, every_size=True)
-    return Measurement(outcome=bench.run(what, spec, budget, trial), batch_size=batch)
+    """Run the candidate, and go on from there to the edge of the budget."""
+    sizes = [_next(candidate.batch_size)]
+    while sizes[-1] < candidate.batch_size * _FURTHEST:
+        sizes.append(_next(sizes[-1]))
+    trial = Trial(purpose=Purpose.SEARCH, candidate=candidate, further=tuple(sizes) if further else (), afar_s=_AFAR_S)
+    return Measurement(outcome=bench.run(what, spec, budget, trial), candidate=candidate)
 
 
-def tried(variation: Variation, budget: Budget, bench: Bench, *, beyond: bool, before_s: float) -> TriedRemedy:
+def _next(batch_size: int) -> int:
+    return math.ceil(batch_size * _STRIDE)
+
+
+def tried(
+    variation: Variation, budget: Budget, bench: Bench, before: Cost, *, noise_bytes: int, before_s: float
+) -> TriedRemedy:
     """The remedy, measured; or why it could not be: one that fails is no failure of the explanation. One that takes
     many times as long as the candidate did without it, such as XLA on a large model, is given up."""
     remedy = TriedRemedy(
@@ -98,13 +92,20 @@ def tried(variation: Variation, budget: Budget, bench: Bench, *, beyond: bool, b
     patience_s = min(settings.timeout_s, max(_LEAST_S, _TIMES_AS_LONG * before_s))
     spec = dataclasses.replace(variation.spec, trial=dataclasses.replace(settings, timeout_s=patience_s))
     # XLA compiles anew for each size.
-    beyond = beyond and not variation.needs_xla
-    measured = measure(variation.name, spec, variation.candidate, budget, bench, beyond=beyond)
-    if measured.here is None:
+    further = not variation.needs_xla
+    measured = measure(variation.name, spec, variation.candidate, budget, bench, further=further)
+    if not measured.points:
         return dataclasses.replace(remedy, problem=_why(measured.outcome))
     if variation.needs_xla is not None and measured.outcome.jit_compile is not variation.needs_xla:
         return dataclasses.replace(remedy, problem="Keras does not use XLA for this model")
-    return dataclasses.replace(remedy, cost=measured.cost(budget, micro_batches=variation.micro_batches))
+    cost = measured.cost(budget, micro_batches=variation.micro_batches)
+    changed_bytes = abs(cost.peak_bytes - before.peak_bytes)
+    if noise_bytes < changed_bytes < _DOUBTFUL * before.peak_bytes and not variation.needs_xla:
+        again = measure(f"{variation.name} once more", spec, variation.candidate, budget, bench, further=False)
+        peaks = [cost.peak_bytes, *(point.peak_bytes for point in again.points)]
+        nearest = min(peaks, key=lambda peak: abs(peak - before.peak_bytes))
+        cost = dataclasses.replace(cost, peak_bytes=nearest)
+    return dataclasses.replace(remedy, cost=cost)
 
 
 def _why(outcome: Outcome) -> str:

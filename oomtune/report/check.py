@@ -1,68 +1,13 @@
-"""What a check found, in words: what every way of showing it agrees on."""
+"""What a check found, as rows of words and as the JSON document."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from oomtune.domain import Change, CheckResult, CheckVerdict, Kind
+from oomtune.domain import Change, CheckResult, CheckVerdict
+from oomtune.report.check_words import certainty, words
 from oomtune.report.document import candidate_document, json_document, problem_document
 from oomtune.units import format_bytes, format_share
-
-# A CPU that stands in for a card has found room for 15 to 50 % more than such cards really hold.
-_SURE, _LIKELY = 1.5, 1.15
-SPEC_DIFFERS = "The spec that it was tuned from has been changed since:"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckWords:
-    """The verdict in one line, and what to do next; empty when all is well."""
-
-    sentence: str
-    hint: str = ""
-
-
-def words(result: CheckResult) -> CheckWords:
-    """What is said of a verdict: the one place that every way of showing it takes its words from."""
-    match result.verdict:
-        case CheckVerdict.FITS:
-            return CheckWords(sentence=f"{result.candidate} {'still fits' if result.was_tuned else 'fits'}")
-        case CheckVerdict.UPDATED:
-            return CheckWords(sentence=f"searched anew: {result.candidate} fits; {result.path} is rewritten")
-        case CheckVerdict.USES_MORE:
-            return CheckWords(
-                sentence=f"{result.candidate} fits, but uses {result.growth or 0:.1%} more memory than it did",
-                hint=f"accept it with --tolerance {(result.growth or 0) + 0.01:.2f}, or tune again: --update",
-            )
-        case CheckVerdict.DOES_NOT_FIT:
-            return _does_not_fit(result)
-        case CheckVerdict.WRONG_DEVICE:
-            return CheckWords(
-                sentence="this is not the device that the config was tuned on",
-                hint="check it on that device, or here with --allow-device-change",
-            )
-        case CheckVerdict.BROKEN:
-            left = f"; {result.path} is left as it is"
-            sentence = "the model or its data is broken" if result.updated is None else f"the new search failed{left}"
-            return CheckWords(sentence=sentence, hint=result.problem.hint if result.problem else "")
-
-
-def _does_not_fit(result: CheckResult) -> CheckWords:
-    outcome = result.deciding
-    what = str(result.candidate) if outcome is result.outcome else f"with its buckets by turns, {result.candidate}"
-    if result.updated is not None:
-        return CheckWords(
-            sentence=f"nothing fits any more at {result.candidate.lane}; {result.path} is left as it is",
-            hint=f"search all that its spec allows: oomtune probe {result.path}; or give it more memory",
-        )
-    if outcome is not None and outcome.kind is Kind.TIMEOUT:
-        hint = result.problem.hint if result.problem else ""
-        return CheckWords(sentence=f"{what} did not end in time, which says nothing of its memory", hint=hint)
-    if result.was_tuned:
-        return CheckWords(
-            sentence=f"{what} no longer fits", hint="tune again: oomtune check --update, or find what changed"
-        )
-    return CheckWords(sentence=f"{what} does not fit", hint="find what fits: oomtune probe")
 
 
 def rows(result: CheckResult) -> list[tuple[str, str]]:
@@ -88,21 +33,6 @@ def rows(result: CheckResult) -> list[tuple[str, str]]:
     if result.device.stands_in_for is not None and result.verdict is not CheckVerdict.WRONG_DEVICE:
         found.append(("how sure", certainty(result)))
     return found + [("changed", str(change)) for change in result.changes]
-
-
-def certainty(result: CheckResult) -> str:
-    """How far a verdict that a CPU gave in place of a card can be relied on."""
-    card, outcome = result.device.stands_in_for, result.deciding
-    if outcome is not None and outcome.kind is Kind.DEVICE_OOM:
-        return f"sure: what does not fit here does not fit a {card} either"
-    if outcome is None or outcome.kind is not Kind.FITS or not outcome.peak_bytes:
-        return f"not known: the run did not come to its end, which says nothing of a {card}"
-    room = result.budget.budget_bytes / outcome.peak_bytes
-    if room >= _SURE:
-        return f"sure: a {card} may need 50 % more than the CPU, and there is room for that"
-    if room >= _LIKELY:
-        return f"likely: a {card} may need 15 to 50 % more than the CPU, and there is room for {room - 1:.0%}"
-    return f"not sure: a {card} may need 15 to 50 % more than the CPU, and there is room for only {room - 1:.0%}"
 
 
 def check_document(result: CheckResult) -> dict[str, Any]:

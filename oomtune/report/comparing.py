@@ -29,12 +29,24 @@ class Difference:
         return f"{self.after / self.before - 1:+.1%}"
 
 
+_NOT_THERE = "—"
+"""What is not set. The word none may stand in a spec itself."""
+
+
+def headings(before: ProbeResult, after: ProbeResult) -> tuple[str, str]:
+    """What the two are called: the names of their specs and when they ended, or their ledgers where these are alike."""
+    first, second = (f"{result.spec.name}, {result.probed_at}" for result in (before, after))
+    if first != second:
+        return first, second
+    return before.ledger_path or first, after.ledger_path or second
+
+
 def differences(
     before: ProbeResult, after: ProbeResult, before_values: Mapping[str, Any], after_values: Mapping[str, Any]
 ) -> list[Difference]:
     """All that is not the same; `values` are the specs as they were written."""
     return [
-        *_of("spec", _flat(before_values), _flat(after_values)),
+        *spec_differences(before_values, after_values),
         *_of("environment", _where(before), _where(after), {"limit": format_bytes, "budget": format_bytes}),
         *_of(
             "answer",
@@ -46,6 +58,11 @@ def differences(
     ]
 
 
+def spec_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
+    """What differs between two specs as they were written."""
+    return list(_of("spec", _flat(before), _flat(after)))
+
+
 def _of(
     section: str, before: Mapping[str, Any], after: Mapping[str, Any], formats: Mapping[str, Any] | None = None
 ) -> Iterator[Difference]:
@@ -53,7 +70,7 @@ def _of(
         one, other = before.get(what), after.get(what)
         if one != other:
             shown = (formats or {}).get(what, str)
-            words = tuple("none" if value is None else shown(value) for value in (one, other))
+            words = tuple(_NOT_THERE if value is None else shown(value) for value in (one, other))
             yield Difference(section=section, what=what, before=one, after=other, words=(words[0], words[1]))
 
 
@@ -89,7 +106,8 @@ def _answer(result: ProbeResult) -> dict[str, Any]:
             "batch size": candidate.batch_size,
             "sequence length": candidate.sequence_length,
             "precision": candidate.precision,
-            "remat": candidate.remat,
+            # Where there is no answer there is none either: that is no change.
+            "remat": None if candidate.remat == "none" else candidate.remat,
             "optimizer": candidate.optimizer,
             "confirmed": best.confirmed_by is not None,
             "peak": best.peak_bytes,

@@ -22,6 +22,7 @@ from oomtune.domain import (
 from oomtune.errors import INTERRUPTED, OomtuneError, SpecProblem
 from oomtune.report.findings import findings
 from oomtune.report.model import LengthRow, length_rows
+from oomtune.report.runs import TrialEntry, trial_entries
 
 FORMAT = 1
 
@@ -57,6 +58,7 @@ def _answer(result: ProbeResult) -> dict[str, Any]:
     confirm = best.confirmed_by.outcome if best and best.confirmed_by else None
     return {
         "best": candidate_document(best.candidate) if best else None,
+        "accumulation": _accumulation(result, best.candidate) if best else None,
         "confirmed": confirm is not None,
         "memory": {
             "limit_bytes": result.budget.limit_bytes,
@@ -74,10 +76,18 @@ def _answer(result: ProbeResult) -> dict[str, Any]:
     }
 
 
+def _accumulation(result: ProbeResult, candidate: Candidate) -> dict[str, int]:
+    """How batches add up, as the tuned config has it."""
+    steps = result.spec.training.accumulation_steps(candidate.batch_size)
+    return {"gradient_accumulation_steps": steps, "effective_batch_size": steps * candidate.batch_size}
+
+
 def _evidence(result: ProbeResult) -> dict[str, Any]:
     """What the answer stands on."""
     return {
-        "trials": [trial_document(record) for record in result.records],
+        "trials": [
+            trial_document(record, entry) for record, entry in zip(result.records, trial_entries(result), strict=True)
+        ],
         "new_trials": result.new_trials,
         "frontier": [_frontier_document(point) for point in result.frontier],
         "buckets": None if result.buckets is None else _buckets_document(result.buckets),
@@ -98,6 +108,7 @@ def _circumstances(result: ProbeResult) -> dict[str, Any]:
 # A command that ended before it had a result has all its keys nonetheless.
 _NO_PROBE: dict[str, Any] = {
     "best": None,
+    "accumulation": None,
     "confirmed": False,
     "memory": {"limit_bytes": None, "budget_bytes": None, "peak_bytes": None},
     "throughput": {"step_ms": None, "samples_per_second": None, "remat_slowdown": None},
@@ -192,8 +203,10 @@ def candidate_document(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def trial_document(record: TrialRecord) -> dict[str, Any]:
-    outcome = record.outcome
+def trial_document(record: TrialRecord, entry: TrialEntry) -> dict[str, Any]:
+    """A trial with the peak and the step of the run that its row shows, as in every other form: a climb's are those of
+    its largest size that fitted."""
+    outcome, run = record.outcome, entry.run
     return {
         "number": record.number,
         "purpose": record.trial.purpose.value,
@@ -201,13 +214,22 @@ def trial_document(record: TrialRecord) -> dict[str, Any]:
         **({"buckets": [list(pair) for pair in record.trial.buckets]} if record.trial.buckets else {}),
         "outcome": outcome.kind.value,
         "stage": outcome.stage.value,
-        "peak_bytes": outcome.peak_bytes,
-        "step_ms": outcome.step_ms,
+        "peak_bytes": run.peak_bytes,
+        "step_ms": run.step_ms,
         "duration_s": round(outcome.duration_s, 3),
         "points": [_point_document(point) for point in outcome.points],
+        **_further_document(outcome),
         **({"findings": [dataclasses.asdict(found) for found in outcome.findings]} if outcome.findings else {}),
         "error": None if outcome.error is None else problem_document(outcome.error) | _allocator_document(outcome),
     }
+
+
+def _further_document(outcome: Outcome) -> dict[str, Any]:
+    """The larger sizes that it went on to in the same process, if there were any."""
+    failed = outcome.further_failed
+    fitted = [_point_document(point) for point in outcome.further]
+    ended = None if failed is None else {**dataclasses.asdict(failed), "kind": failed.kind.value}
+    return {"further": fitted, "further_failed": ended} if fitted or ended else {}
 
 
 def _allocator_document(outcome: Outcome) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from oomtune.domain import TrialRecord
+from oomtune.domain import FailedSize, Outcome, TrialRecord
 from oomtune.report.findings import is_fragmented
 
 
@@ -24,16 +24,29 @@ class Ending(Enum):
         self.words = words
 
 
-def ending_of(record: TrialRecord) -> Ending:
-    outcome = record.outcome
+def ending_of(outcome: Outcome) -> Ending:
     if outcome.over_headroom:
         return Ending.OVER_HEADROOM
     return Ending[outcome.kind.name]
 
 
+def ending_of_size(failed: FailedSize) -> Ending:
+    """How the size ended that came after those that fitted in the same process."""
+    return Ending.OVER_HEADROOM if failed.peak_bytes is not None else Ending[failed.kind.name]
+
+
 def outcome_words(record: TrialRecord) -> str:
-    outcome, words = record.outcome, ending_of(record).words
+    outcome, words = record.outcome, ending_of(record.outcome).words
     if is_fragmented(record):
         words = f"{words} (fragmentation)"
-    # A climb's own sizes fitted; the one it ended at did not.
-    return f"{outcome.failed_batch_size}: {words}" if outcome.points and outcome.failed_batch_size else words
+    if outcome.points and outcome.failed_batch_size:
+        return f"{outcome.failed_batch_size}: {words}"  # a climb's own sizes fitted; the one it ended at did not
+    return "; ".join(filter(None, (words, further_words(record))))
+
+
+def further_words(record: TrialRecord) -> str:
+    """What came of the larger sizes that a trial went on to; nothing if there were none."""
+    outcome = record.outcome
+    fitted = f"{outcome.further[-1].batch_size} too" if outcome.further else ""
+    failed = outcome.further_failed
+    return ", ".join(filter(None, (fitted, f"{failed.batch_size}: {ending_of_size(failed).words}" if failed else "")))

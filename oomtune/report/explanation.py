@@ -23,8 +23,9 @@ _PHASES = {
     Phase.BACKWARD: "in the backward pass",
     Phase.UPDATE: "while the optimizer updates the weights",
 }
-# Two runs of the same steps differ by about this much in their peak.
-_NOISE = 0.02
+_NOTHING = "none"
+# A batch that is less than this many times as large may be chance.
+_MORE = 1.1
 _IN_THE_MODEL = "in the model: GRU where it says LSTM"
 # Less than this above 2 is noise: memory is linear in the sequence.
 _LINEAR = 2.6
@@ -80,7 +81,7 @@ def _how(anatomy: Anatomy, held: Held, measured: bool) -> str:
 def peak_sentence(explanation: Explanation) -> str:
     anatomy = explanation.anatomy
     if anatomy is None:
-        return f"The peak is {format_bytes(explanation.peak_bytes)}; what it is made of could not be seen."
+        return f"The peak is {format_bytes(explanation.before.peak_bytes)}; what it is made of could not be seen."
     where = f", {_PHASES[anatomy.phase]}" if anatomy.phase else ""
     return f"The peak is {format_bytes(anatomy.peak_bytes)}{where}."
 
@@ -89,8 +90,9 @@ def anatomy_notes(explanation: Explanation) -> list[str]:
     anatomy = explanation.anatomy
     if anatomy is None:
         return []
-    share = anatomy.total_bytes / max(1, explanation.peak_bytes)
-    notes = [f"Their sum is {share:.0%} of the {format_bytes(explanation.peak_bytes)} that the whole trial took."]
+    whole = explanation.before.peak_bytes
+    share = anatomy.total_bytes / max(1, whole)
+    notes = [f"Their sum is {share:.0%} of the {format_bytes(whole)} that the whole trial took."]
     if anatomy.why_computed:
         notes.append(f"Gradients and activations are computed from shapes: {anatomy.why_computed}.")
     if anatomy.largest_op:
@@ -154,7 +156,7 @@ class RemedyRow:
     """What to put into the spec; what else to do, where no entry does it."""
     problem: str = ""
     helps: bool = False
-    """Did it take less memory, by more than two runs differ?"""
+    """Does it take less memory, or allow a larger batch, by more than two runs of the same differ?"""
 
 
 def before_row(explanation: Explanation) -> RemedyRow:
@@ -170,28 +172,37 @@ def before_row(explanation: Explanation) -> RemedyRow:
 
 
 def remedy_rows(explanation: Explanation) -> list[RemedyRow]:
-    before = explanation.before
-    return [_remedy_row(remedy, before) for remedy in explanation.remedies]
+    return [_remedy_row(remedy, explanation) for remedy in explanation.remedies]
 
 
-def _remedy_row(remedy: TriedRemedy, before: Cost) -> RemedyRow:
-    cost = remedy.cost
+def _remedy_row(remedy: TriedRemedy, explanation: Explanation) -> RemedyRow:
+    cost, before, saved = remedy.cost, explanation.before, explanation.saved_bytes(remedy)
     if cost is None:
         return RemedyRow(name=remedy.name, peak="", saves="", step="", slower="", batch="", problem=remedy.problem)
     return RemedyRow(
         name=remedy.name,
         peak=format_bytes(cost.peak_bytes),
-        saves=f"{cost.peak_bytes / max(1, before.peak_bytes) - 1:+.0%}",
+        saves=f"{-saved / max(1, before.peak_bytes):+.0%}" if saved else _NOTHING,
         step=f"{cost.step_ms:.0f} ms",
         slower=f"{cost.step_ms / before.step_ms - 1:+.0%}" if before.step_ms else "",
         batch=_batch(cost) + (" at a time" if remedy.micro_batches > 1 else ""),
         lines=lines_of(remedy),
-        helps=remedy.saved_bytes(before) > _NOISE * before.peak_bytes,
+        helps=saved > 0 or cost.largest_batch_size > _MORE * before.largest_batch_size,
     )
 
 
 def _batch(cost: Cost) -> str:
-    return "" if cost.largest_batch_size is None else f"~{cost.largest_batch_size:,}"
+    return f"{'' if cost.largest_ran else '~'}{cost.largest_batch_size:,}"
+
+
+def remedy_notes(explanation: Explanation) -> list[str]:
+    """How the table of remedies is to be read."""
+    costs = [explanation.before, *(remedy.cost for remedy in explanation.remedies if remedy.cost)]
+    notes = [f"“none”: within the {format_bytes(explanation.noise_bytes)} by which two runs of the same may differ"]
+    notes = notes if any(row.saves == _NOTHING for row in remedy_rows(explanation)) else []
+    if not all(cost.largest_ran for cost in costs):
+        notes.append("“~”: predicted; the others ran, for a few steps")
+    return notes
 
 
 def lines_of(remedy: TriedRemedy) -> tuple[str, ...]:

@@ -16,12 +16,13 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
         "memory": {
             "limit_bytes": explanation.budget.limit_bytes,
             "budget_bytes": explanation.budget.budget_bytes,
-            "peak_bytes": explanation.peak_bytes,
+            "peak_bytes": explanation.before.peak_bytes,
+            "noise_bytes": explanation.noise_bytes,
         },
         "anatomy": None if explanation.anatomy is None else _anatomy(explanation.anatomy),
         "growth": {**_growth(explanation.growth), "words": growth_sentences(explanation)},
         "before": _cost(explanation.before),
-        "remedies": [_remedy(remedy, explanation.before) for remedy in explanation.remedies],
+        "remedies": [_remedy(remedy, explanation) for remedy in explanation.remedies],
         "trials": explanation.trials,
         "environment": {**explanation.environment, "device": device_document(explanation.device)},
         "notices": list(explanation.notices),
@@ -67,21 +68,21 @@ def _growth(growth: Growth) -> dict[str, Any]:
 
 
 def _cost(cost: Cost) -> dict[str, Any]:
-    predicted = cost.largest_batch_size
+    certainty = "ran" if cost.largest_ran else "predicted"
     return {
         "peak_bytes": cost.peak_bytes,
         "step_ms": cost.step_ms,
-        "largest_batch_size": None if predicted is None else {"value": predicted, "certainty": "predicted"},
+        "largest_batch_size": {"value": cost.largest_batch_size, "certainty": certainty},
     }
 
 
-def _remedy(remedy: TriedRemedy, before: Cost) -> dict[str, Any]:
+def _remedy(remedy: TriedRemedy, explanation: Explanation) -> dict[str, Any]:
     return {
         "name": remedy.name,
         "entries": remedy.entries,
         "lines": list(lines_of(remedy)),
-        "before": _cost(before),
+        "before": _cost(explanation.before),
         "after": None if remedy.cost is None else _cost(remedy.cost),
-        "saved_bytes": remedy.saved_bytes(before) if remedy.cost else None,
+        "saved_bytes": explanation.saved_bytes(remedy) if remedy.cost else None,
         "problem": remedy.problem or None,
     }

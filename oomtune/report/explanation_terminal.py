@@ -17,6 +17,7 @@ from oomtune.report.explanation import (
     layer_rows,
     part_rows,
     peak_sentence,
+    remedy_notes,
     remedy_rows,
 )
 from oomtune.units import format_bytes
@@ -42,6 +43,7 @@ def _shown(explanation: Explanation) -> RenderableType:
         parts += ["", _title("The layers that hold the most"), _layers(explanation)]
     parts += ["", _title("How it grows"), *(Text(f"  {sentence}") for sentence in growth_sentences(explanation))]
     parts += ["", _title("Remedies, each run at the same candidate"), _remedies(explanation)]
+    parts += [Text(f"  {note}", style="dim") for note in remedy_notes(explanation)]
     return Group(*parts, *_failed(explanation), *_lines(explanation))
 
 
@@ -76,7 +78,7 @@ def _layers(explanation: Explanation) -> Table:
 def _remedies(explanation: Explanation) -> Table:
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", show_edge=False)
     table.add_column("remedy")
-    for name in ("peak", "", "step", "", "batch, predicted"):
+    for name in ("peak", "", "step", "", "largest batch"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in (before_row(explanation), *remedy_rows(explanation)):
         if not row.problem:

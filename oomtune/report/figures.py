@@ -10,13 +10,10 @@ from typing import Any
 
 from oomtune.domain import Lane, ProbeResult, Stage
 from oomtune.report.endings import Ending
-from oomtune.report.lanes import apart_from_length
+from oomtune.report.lanes import apart_from_length, edge_words, fitted_lines
 from oomtune.report.model import length_histogram
 from oomtune.report.runs import Run, runs
 from oomtune.report.verdict import capital
-from oomtune.search.curve import lane_lines
-from oomtune.search.evidence import lane_views
-from oomtune.search.line import rising_line
 from oomtune.units import format_bytes, format_ms
 
 _UNITS = (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024), ("B", 1))
@@ -45,15 +42,11 @@ def memory_unit(result: ProbeResult) -> tuple[str, int]:
 
 def frontier(result: ProbeResult) -> Figure | None:
     """The largest batch by sequence length, a line for each precision; each run; and where the budget would be met."""
-    ran = [run for run in runs(result.records) if not run.for_buckets]
+    ran = [run for run in runs(result.records) if run.for_the_answer]
     if not ran:
         return None
     has_lengths = result.spec.space.sequence_lengths is not None
-    views = lane_views(result.spec.space, result.records, result.budget)
-    edges = {
-        lane: line.edge(result.budget.budget_bytes)
-        for lane, line in lane_lines(views, result.budget.budget_bytes, result.spec.space.resolution).items()
-    }
+    edges = {lane: line.edge(result.budget.budget_bytes) for lane, line in fitted_lines(result).items()}
     series = [
         {
             "name": name,
@@ -63,7 +56,7 @@ def frontier(result: ProbeResult) -> Figure | None:
                 if apart_from_length(point.lane) == name
             ],
             "edge": [
-                {"x": _x(lane), "y": round(edges[lane], 1)}
+                {"x": _x(lane), "y": edges[lane], "at": edge_words(edges[lane])}
                 for lane in sorted(edges, key=lambda lane: lane.sequence_length or 0)
                 if apart_from_length(lane) == name
             ],
@@ -96,7 +89,8 @@ def trials(result: ProbeResult) -> Figure | None:
         return None
     last: dict[int, list[Run]] = {}
     for run in runs(result.records):
-        last.setdefault(run.trial, []).append(run)
+        if not run.further:
+            last.setdefault(run.trial, []).append(run)
     bars = []
     for number, ran in last.items():
         known = [run for run in ran if run.peak_bytes is not None]
@@ -122,13 +116,13 @@ def trials(result: ProbeResult) -> Figure | None:
 def curve(result: ProbeResult) -> Figure | None:
     """Peak memory against batch size in each lane, and the line that was fitted to it."""
     budget_bytes = result.budget.budget_bytes
-    views = lane_views(result.spec.space, result.records, result.budget)
+    lines = fitted_lines(result)
     by_lane = _by_lane(result, lambda run: run.peak_bytes is not None)
     lanes: list[Figure] = []
     said = ""
     for lane in _winner_first(result, by_lane):
         ran = by_lane[lane]
-        line = rising_line(views[lane].peaks) if lane in views else None
+        line = lines.get(lane)
         fit: Figure | None = None
         if line is not None:
             edge = line.edge(budget_bytes)
@@ -140,14 +134,14 @@ def curve(result: ProbeResult) -> Figure | None:
             }
             said = said or (
                 f"{capital(str(lane))}: the line is {format_bytes(line.fixed_bytes)} + batch × "
-                f"{format_bytes(line.bytes_per_sample)}, and meets the budget at batch {edge:,.0f}."
+                f"{format_bytes(line.bytes_per_sample)}, and meets the budget at batch {edge_words(edge)}."
             )
         dots = [_dot(run, result, run.candidate.batch_size, run.peak_bytes) for run in ran]
         lanes.append({"name": str(lane), "shown": len(lanes) < _MOST_SHOWN, "runs": dots, "fit": fit})
     if not lanes:
         return None
     said = said or "Memory did not rise enough to fit a line to it."
-    return {"lanes": lanes, "summary": f"Peak memory of each size that ran. {said}"}
+    return {"lanes": lanes, "summary": f"Peak memory of each size that ran. {said}{_left_out(lanes)}"}
 
 
 def step_time(result: ProbeResult) -> Figure | None:
@@ -160,7 +154,7 @@ def step_time(result: ProbeResult) -> Figure | None:
         f"{capital(lanes[0]['name'])}: {format_ms(first['step_ms'])} a step at batch {first['x']}, "
         f"{format_ms(last['step_ms'])} at batch {last['x']}."
     )
-    return {"lanes": lanes, "summary": summary}
+    return {"lanes": lanes, "summary": f"{summary}{_left_out(lanes)}"}
 
 
 def throughput(result: ProbeResult) -> Figure | None:
@@ -174,7 +168,15 @@ def throughput(result: ProbeResult) -> Figure | None:
         f"The fastest that ran: {fastest.candidate}, {fastest.samples_per_second:,.0f} samples a second "
         f"at {format_ms(fastest.step_ms or 0.0)} a step."
     )
-    return {"lanes": lanes, "summary": summary}
+    return {"lanes": lanes, "summary": f"{summary}{_left_out(lanes)}"}
+
+
+def _left_out(lanes: Sequence[Figure]) -> str:
+    """What a reader is told of lanes that are not drawn at first."""
+    shown = sum(lane["shown"] for lane in lanes)
+    return (
+        "" if shown == len(lanes) else f" Drawn are {shown} of {len(lanes)} lanes, the others when they are asked for."
+    )
 
 
 def _timed(result: ProbeResult, height: Callable[[Run], float | None]) -> list[Figure]:
@@ -213,7 +215,7 @@ def lengths(result: ProbeResult) -> Figure | None:
 def _by_lane(result: ProbeResult, wanted: Callable[[Run], bool]) -> dict[Lane, list[Run]]:
     found: dict[Lane, list[Run]] = {}
     for run in runs(result.records):
-        if not run.for_buckets and wanted(run):
+        if run.for_the_answer and wanted(run):
             found.setdefault(run.candidate.lane, []).append(run)
     return found
 

@@ -18,7 +18,7 @@ from oomtune.report import explanation as explained
 from oomtune.report.endings import Ending
 from oomtune.report.figures import Figure, figures, memory_unit
 from oomtune.report.findings import finding_rows
-from oomtune.report.lanes import lane_entries
+from oomtune.report.lanes import edge_words, lane_entries
 from oomtune.report.marks import GENERATOR
 from oomtune.report.model import answer_rows, length_rows, paste_lines
 from oomtune.report.runs import TrialEntry, runs, trial_entries
@@ -47,10 +47,16 @@ def html_page(result: ProbeResult, *, tuned_text: str = "", explanation: Explana
             **_shown(result),
             titles=_TITLES,
             summaries={name: figure["summary"] for name, figure in drawn.items()},
+            lane_counts={name: len(figure["lanes"]) if _leaves_out(figure) else 0 for name, figure in drawn.items()},
             tuned_text=tuned_text,
             explanation=explained_parts,
         )
     )
+
+
+def _leaves_out(figure: Figure) -> bool:
+    """Are there lanes that are only drawn when they are asked for?"""
+    return any(not lane["shown"] for lane in figure.get("lanes", ()))
 
 
 def _embedded(data: dict[str, Any]) -> dict[str, str]:
@@ -108,7 +114,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"bytes": format_bytes, "ms": format_ms, "share": _share}
+    environment.filters |= {"bytes": format_bytes, "ms": format_ms, "share": _share, "edge": edge_words}
     return environment
 
 
@@ -215,8 +221,13 @@ def _explanation(explanation: Explanation) -> dict[str, Any]:
         "peak": explained.peak_sentence(explanation),
         "parts": parts,
         "layers": explained.layer_rows(explanation),
-        "notes": [*explained.anatomy_notes(explanation), *explained.growth_sentences(explanation)],
+        "notes": [
+            *explanation.notices,
+            *explained.anatomy_notes(explanation),
+            *explained.growth_sentences(explanation),
+        ],
         "remedies": [explained.before_row(explanation), *explained.remedy_rows(explanation)],
+        "remedy_notes": explained.remedy_notes(explanation),
         "figure": {
             "bars": [
                 {

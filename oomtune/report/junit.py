@@ -35,7 +35,7 @@ def junit_page(result: ProbeResult) -> str:
 
 
 def _verdict_case(result: ProbeResult, entries: list[TrialEntry]) -> ElementTree.Element:
-    """Passes when there is an answer to train with, confirmed or the best so far."""
+    """Passes when there is an answer to train with: confirmed, or the best when a limit that was set stopped it."""
     words = verdict_words(result)
     case = _case(result.spec.name, sum(entry.duration_s for entry in entries))
     details = [words.sentence, *(f"{name}: {value}" for name, value in answer_rows(result))]

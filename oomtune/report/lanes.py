@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from oomtune.domain import Lane, ProbeResult
 from oomtune.search.evidence import lane_views
-from oomtune.search.line import rising_line
+from oomtune.search.line import Line, rising_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +26,26 @@ def apart_from_length(lane: Lane) -> str:
     return str(replace(lane, sequence_length=None))
 
 
+def fitted_lines(result: ProbeResult) -> dict[Lane, Line]:
+    """The line through what was measured in each lane that has shown one. The search bends its lines to edges that it
+    knows; what is called a fit is the one that is drawn through the points, wherever its numbers are shown."""
+    views = lane_views(result.spec.space, result.records, result.budget)
+    lines = {lane: rising_line(view.peaks) for lane, view in views.items()}
+    return {lane: line for lane, line in lines.items() if line is not None}
+
+
+def edge_words(edge: float) -> str:
+    """The batch size at which a line meets the budget."""
+    return f"{edge:,.0f}"
+
+
 def lane_entries(result: ProbeResult) -> list[LaneEntry]:
     """Every lane in which something fitted."""
-    views = lane_views(result.spec.space, result.records, result.budget)
+    lines = fitted_lines(result)
     entries = []
     for point in result.frontier:
-        line = rising_line(views[point.lane].peaks)
         entry = LaneEntry(lane=point.lane, batch_size=point.batch_size, edge_known=point.edge_known)
+        line = lines.get(point.lane)
         if line is not None:
             entry = replace(
                 entry,

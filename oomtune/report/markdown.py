@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomtune.domain import ProbeResult
 from oomtune.report.escape import markdown_block, markdown_text
 from oomtune.report.findings import finding_rows
-from oomtune.report.lanes import lane_entries
+from oomtune.report.lanes import edge_words, lane_entries
 from oomtune.report.marks import COMMENT
 from oomtune.report.model import answer_rows, length_rows
 from oomtune.report.runs import TrialEntry, trial_entries
@@ -54,7 +54,7 @@ def _frontier(result: ProbeResult) -> list[str]:
             markdown_text(str(entry.lane)),
             str(entry.batch_size),
             "known" if entry.edge_known else "may be larger",
-            "" if entry.fitted_edge is None else f"{entry.fitted_edge:,.0f}",
+            "" if entry.fitted_edge is None else edge_words(entry.fitted_edge),
         )
         for entry in lane_entries(result)
     ]

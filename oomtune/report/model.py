@@ -41,7 +41,7 @@ class TrialRow:
 
 def trial_row(record: TrialRecord, budget: Budget) -> TrialRow:
     outcome, trial = record.outcome, record.trial
-    candidate = str(trial.candidate)
+    candidate = f"{trial.candidate}{', for its time' if trial.for_time else ''}"
     peak = outcome.peak_bytes
     if trial.buckets:
         candidate = f"buckets by turns, {', '.join(f'{size} of {length}' for length, size in trial.buckets)}"
@@ -97,7 +97,10 @@ def _settings(result: ProbeResult, candidate: Candidate) -> list[tuple[str, str]
     if candidate.optimizer is not None:
         skipped = result.spec.space.optimizers.index(candidate.optimizer)
         listed = ", ".join(str(name) for name in result.spec.space.optimizers[:skipped])
-        rows.append(("optimizer", candidate.optimizer + (f"; nothing fits with {listed}" if listed else "")))
+        # Of smaller batches nothing is known: none below the floor was tried.
+        floor = result.spec.min_batch_size
+        least = f" of at least {floor} samples" if floor > 1 else ""
+        rows.append(("optimizer", candidate.optimizer + (f"; nothing{least} fits with {listed}" if listed else "")))
     if result.buckets is not None:
         rows.append(("buckets", _bucket_words(result, result.buckets)))
     accumulation = _accumulation_words(result.spec.training, candidate.batch_size, result.buckets)
@@ -115,13 +118,13 @@ def _time_for_remat(result: ProbeResult) -> str:
 def _accumulation_words(training: TrainingSpec, batch_size: int, buckets: Buckets | None) -> str:
     """How micro-batches add up, and whether they do so exactly; empty when one is enough."""
     asked, steps = training.effective_batch_size, training.accumulation_steps(batch_size)
-    if steps < 2:
-        return ""
     reached = steps * batch_size
+    if asked is None or reached == batch_size == asked:
+        return ""
     missed = "" if reached == asked else f", the nearest to {asked}: no near micro-batch that fits divides it"
     sizes = buckets.batch_sizes if buckets else ()
     varied = f"; in buckets from {steps * min(sizes)} to {steps * max(sizes)}" if sizes else ""
-    return f"{steps} steps, effective batch {reached}{missed}{varied}"
+    return f"{'no' if steps == 1 else f'{steps} steps'}, effective batch {reached}{missed}{varied}"
 
 
 def _bucket_words(result: ProbeResult, buckets: Buckets) -> str:
@@ -200,8 +203,11 @@ def paste_lines(result: ProbeResult) -> list[str]:
         return [*lines, "dataset = oomtune.keras.batch(train, tuned)      # then your own loop"]
     if result.best.candidate.remat != "none":
         lines.append("oomtune.keras.rematerialise(model, tuned)        # your model, once it is made")
+    if result.spec.training.loss is None:
+        lines.append("# your model comes compiled: it keeps its own optimizer and loss, as in the trials")
+    else:
+        lines.append("model.compile(**oomtune.keras.compile_args(tuned))")
     return [
         *lines,
-        "model.compile(**oomtune.keras.compile_args(tuned))",
         f"model.fit(oomtune.keras.{batched}(train, tuned), validation_data=oomtune.keras.{batched}(valid, tuned))",
     ]

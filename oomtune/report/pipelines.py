@@ -10,10 +10,12 @@ from typing import Literal
 from xml.etree import ElementTree
 
 from oomtune.domain import CheckResult, CheckVerdict
-from oomtune.errors import OomtuneError, SpecProblem
-from oomtune.report.check import SPEC_DIFFERS, rows, words
+from oomtune.errors import OomtuneError, SpecProblem, TrialCrashed
+from oomtune.report.check import rows
+from oomtune.report.check_words import what_was_edited, words
 from oomtune.report.escape import markdown_block, markdown_text, xml_text
 from oomtune.report.marks import COMMENT
+from oomtune.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +34,20 @@ class Told:
     line: int | None = None
     """Of the file at `path`."""
     rows: tuple[tuple[str, str], ...] = ()
+    short: tuple[str, ...] = ()
+    """What is broken or does not fit, for those who see little else: the error's first line, the peak, the limit."""
     changed: tuple[str, ...] = ()
+    edited: str = ""
+    """What is said above the lines of `spec_diff`."""
     spec_diff: tuple[str, ...] = ()
     problem: str = ""
+    traceback: str = ""
     duration_s: float = 0.0
 
 
 def told_of(result: CheckResult) -> Told:
     said = words(result)
-    differs = ("the spec that it was tuned from",) if result.spec_diff else ()
+    edited = "this file" if result.file_edited else "the spec that it was tuned from"
     return Told(
         path=result.path,
         name=result.name,
@@ -51,11 +58,29 @@ def told_of(result: CheckResult) -> Told:
         grave=result.verdict is not CheckVerdict.USES_MORE,
         line=_line(result.where),
         rows=tuple(rows(result)),
-        changed=(*map(str, result.changes), *differs),
+        short=_short(result),
+        changed=(*map(str, result.changes), *((edited,) if result.spec_diff else ())),
+        edited=what_was_edited(result),
         spec_diff=result.spec_diff,
         problem=result.problem.message if result.problem else "",
+        traceback=result.problem.traceback if result.problem else "",
         duration_s=result.outcome.duration_s if result.outcome else 0.0,
     )
+
+
+def _short(result: CheckResult) -> tuple[str, ...]:
+    if result.exit_code == 0:
+        return ()
+    said = result.problem.message.partition("\n")[0] if result.problem else ""
+    in_it = result.outcome is not None and result.outcome.over_headroom  # the error has both figures then
+    is_memory = result.verdict in (CheckVerdict.USES_MORE, CheckVerdict.DOES_NOT_FIT, CheckVerdict.UNDECIDED)
+    if not is_memory or in_it:
+        return tuple(filter(None, (said,)))
+    shown = dict(rows(result))
+    budget, limit = (format_bytes(size) for size in (result.budget.budget_bytes, result.budget.limit_bytes))
+    figures = [f"{name}: {shown[name]}" for name in ("peak memory", "when it was tuned") if name in shown]
+    room = "" if "peak memory" in shown else f"limit: {limit}, of which {budget} may be used"
+    return tuple(filter(None, (said, *figures, room)))
 
 
 def told_of_error(path: str, error: OomtuneError) -> Told:
@@ -68,6 +93,7 @@ def told_of_error(path: str, error: OomtuneError) -> Told:
         sentence=str(error),
         hint=error.hint,
         ending="error",
+        traceback=error.traceback if isinstance(error, TrialCrashed) else "",
         line=_line(where) if where.startswith(path) else None,
     )
 
@@ -88,9 +114,11 @@ def markdown(told: Told) -> str:
         lines += ["", "| | |", "|---|---|"]
         lines += [f"| {markdown_text(name)} | {markdown_text(value)} |" for name, value in told.rows]
     if told.spec_diff:
-        lines += ["", SPEC_DIFFERS, "", *markdown_block("\n".join(told.spec_diff), "diff")]
+        lines += ["", told.edited, "", *markdown_block("\n".join(told.spec_diff), "diff")]
     if told.problem:
         lines += ["", markdown_text(told.problem)]
+    if told.traceback:
+        lines += ["", *markdown_block(told.traceback, "text")]
     if told.hint:
         lines += ["", f"Next: {markdown_text(told.hint)}"]
     return "\n".join(lines) + "\n"
@@ -120,8 +148,8 @@ def junit(told: Told) -> str:
 
 def _details(told: Told) -> str:
     lines = [told.sentence, *(f"{name}: {value}" for name, value in told.rows)]
-    lines += [SPEC_DIFFERS, *told.spec_diff] if told.spec_diff else []
-    return "\n".join(filter(None, [*lines, told.problem, told.hint]))
+    lines += [told.edited, *told.spec_diff] if told.spec_diff else []
+    return "\n".join(filter(None, [*lines, told.traceback, told.problem, told.hint]))
 
 
 def annotation(told: Told) -> str | None:
@@ -136,7 +164,7 @@ def annotation(told: Told) -> str | None:
 
 def _in_short(told: Told) -> list[str]:
     changed = f"changed: {'; '.join(told.changed)}" if told.changed else ""
-    return list(filter(None, [told.sentence, changed, told.hint]))
+    return list(filter(None, [told.sentence, *told.short, changed, told.hint]))
 
 
 def _escaped(text: str) -> str:

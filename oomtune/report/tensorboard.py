@@ -65,13 +65,13 @@ def hparams(run: Run) -> dict[str, str | float]:
 
 
 def _experiment(result: ProbeResult, ended: float) -> api_pb2.Experiment:
-    used = {key for run in runs(result.records) for key in hparams(run)}
+    # TensorBoard takes the columns of all probes in a folder from the first: each names what any of them may have.
     kinds = [(name, api_pb2.DATA_TYPE_FLOAT64) for name in _NUMBERS] + [(n, api_pb2.DATA_TYPE_STRING) for n in _TEXTS]
     return api_pb2.Experiment(
         name=result.spec.name,
         description=f"limit {result.budget.limit_bytes} bytes, budget {result.budget.budget_bytes} bytes",
         time_created_secs=ended,
-        hparam_infos=[api_pb2.HParamInfo(name=name, type=kind) for name, kind in kinds if name in used],
+        hparam_infos=[api_pb2.HParamInfo(name=name, type=kind) for name, kind in kinds],
         metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)) for tag in METRICS],
     )
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from oomtune.domain import Budget, ProbeResult, TrialRecord
+from oomtune.report.endings import further_words
 from oomtune.report.findings import finding_rows
 from oomtune.report.lanes import apart_from_length
 from oomtune.report.model import (
@@ -136,8 +137,9 @@ def trial_line(record: TrialRecord, budget: Budget) -> str:
     row = trial_row(record, budget)
     memory = f"{row.memory} ({row.share:.0%} of the limit)" if row.share is not None else ""
     # The memory that a climb's row shows is that of the last size that fitted, not of the one it ended at.
-    beyond = record.outcome.points and record.outcome.failed_batch_size
-    ended = ["fits", memory, f"then {row.outcome}"] if beyond else [row.outcome, memory]
+    climbed = record.outcome.points and record.outcome.failed_batch_size
+    after = row.outcome if climbed else further_words(record)
+    ended = ["fits", memory, f"then {after}"] if after else [row.outcome, memory]
     words = ", ".join(word for word in (*ended, format_seconds(row.duration_s)) if word)
     return f"trial {row.number} {row.purpose}: {row.candidate}: {words}"
 

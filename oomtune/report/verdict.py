@@ -35,7 +35,7 @@ def verdict_words(result: ProbeResult) -> VerdictWords:
             return VerdictWords(sign="■", word="failed", sentence=f"{sentence}.", good=False)
         case Verdict.INTERRUPTED:
             sentence = capital(said) or "Interrupted"
-            return VerdictWords(sign="◐", word="interrupted", sentence=f"{sentence}{so_far}.", good=best is not None)
+            return VerdictWords(sign="◐", word="interrupted", sentence=f"{sentence}{so_far}.", good=False)
 
 
 def capital(text: str) -> str:

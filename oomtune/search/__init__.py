@@ -5,8 +5,9 @@ can be replayed exactly.
 """
 
 from oomtune.search.answer import best_fit, frontier, next_larger, refused_precisions
-from oomtune.search.buckets import buckets_found, next_trial_of_all
+from oomtune.search.buckets import buckets_found
 from oomtune.search.forecast import trials_ahead
+from oomtune.search.order import next_trial_of_all
 from oomtune.search.plan import next_trial
 
 __all__ = [

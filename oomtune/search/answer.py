@@ -31,12 +31,18 @@ def all_fits(history: Sequence[TrialRecord]) -> Iterator[Fit]:
 
 
 def failed_candidates(history: Sequence[TrialRecord]) -> set[Candidate]:
-    """Those that did not fit in a process of their own."""
-    return {
-        record.ended_at
-        for record in for_the_answer(history)
-        if record.outcome.kind is not Kind.FITS and not record.outcome.points
-    }
+    """Those that did not fit in a process of their own; or right after a smaller one, and never alone."""
+    alone: set[Candidate] = set()
+    after_another: set[Candidate] = set()
+    fitted: set[Candidate] = set()
+    for record in for_the_answer(history):
+        outcome = record.outcome
+        if outcome.points:
+            continue
+        (fitted if outcome.kind is Kind.FITS else alone).add(record.ended_at)
+        if outcome.further_failed is not None:
+            after_another.add(record.trial.candidate.lane.at(outcome.further_failed.batch_size))
+    return alone | (after_another - fitted)
 
 
 def _fit(candidate: Candidate, peak_bytes: int, step_ms: float | None, confirm: TrialRecord | None) -> Fit:

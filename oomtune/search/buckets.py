@@ -34,12 +34,7 @@ _IN_A_ROW = 3
 _AMPLE = 0.25
 
 
-def next_trial_of_all(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
-    """The trial that the answer calls for, and once that is known the one that buckets do; None when all is known."""
-    return next_trial(space, budget, history) or _next_bucket_trial(space, budget, history)
-
-
-def _next_bucket_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
+def next_bucket_trial(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> Trial | None:
     """The trial that buckets call for once the answer is confirmed; None when they are known, or there are none."""
     best = best_fit(space, history)
     if best is None or best.confirmed_by is None:
@@ -91,6 +86,7 @@ def _next_turn(
     full = _at_full_size(turns)
     if _settled(full, budget) or len(whole) < len(edges) or len(full) > _MOST_SHRINKS:
         return None
+    whole = [max(whole[at:]) for at in range(len(whole))]  # what holds longer samples holds as many shorter ones
     shrunk = _SHRINK ** len(full)
     return _taking_turns(Purpose.CONFIRM, candidate, edges, [_size(space, size * shrunk) for size in whole])
 

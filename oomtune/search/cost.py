@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from oomtune.domain import SearchSpace, TrialRecord
 
-# How likely a batch that fits is the answer, while larger ones are in question.
-_LAST = 0.4
+# How likely a batch that fits is the answer, while larger ones are in question: so often it was, over recorded curves.
+_LAST = 0.6
 # A size of a climb takes about as long as this many steps, validation included.
 _STEPS_A_SIZE = 6
 
@@ -35,4 +35,5 @@ def _ran(record: TrialRecord) -> list[tuple[int, float, int]]:
         return [(point.batch_size, point.step_ms / 1000, _STEPS_A_SIZE) for point in outcome.points]
     if outcome.step_ms is None:
         return []
-    return [(record.trial.candidate.batch_size, outcome.step_ms / 1000, outcome.steps_run + 1)]
+    own = (record.trial.candidate.batch_size, outcome.step_ms / 1000, outcome.steps_run + 1)
+    return [own, *((point.batch_size, point.step_ms / 1000, _STEPS_A_SIZE) for point in outcome.further)]

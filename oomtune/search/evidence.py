@@ -24,6 +24,9 @@ _DOUBTED = 1.1
 _CLEAN = 0.5
 # When a batch failed in a process of its own, what a climb ran above this share of it is not taken to fit.
 _SHAKEN = 0.95
+# A batch that failed right after another is doubted when what a fresh process took for a sample leaves room for this
+# many times as much.
+_REFUTES = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +39,8 @@ class LaneView:
     fits: dict[int, int]
     failed: dict[int, Kind]
     peaks: dict[int, int]
-    tried: tuple[int, ...]
-    """Batches of the trials after calibration, in the order they ran."""
+    tried: tuple[tuple[int, ...], ...]
+    """The batches of each trial after calibration, in the order they ran."""
     ceiling: int | None
     """A batch that failed at a shorter sequence, and so is taken to fail here."""
     climb_end: int | None = None
@@ -53,6 +56,11 @@ class LaneView:
     def low(self) -> int | None:
         """The largest batch that ran and fitted."""
         return max(self.fits, default=None)
+
+    @property
+    def reached(self) -> tuple[int, ...]:
+        """For each of these trials, the largest batch that fitted in it, or else the one it was for."""
+        return tuple(max((batch for batch in sizes if batch in self.fits), default=sizes[0]) for sizes in self.tried)
 
     @property
     def wall(self) -> int | None:
@@ -109,7 +117,7 @@ def lane_views(
     by_lane: dict[Lane, list[TrialRecord]] = {}
     for record in for_the_answer(history):
         by_lane.setdefault(record.trial.candidate.lane, []).append(record)
-    failed = {lane: _failed(records) for lane, records in by_lane.items()}
+    failed = {lane: _failed(records, budget) for lane, records in by_lane.items()}
     return {
         lane: _view(
             lane, space.batch_sizes, by_lane.get(lane, ()), failed.get(lane, {}), _ceiling(lane, failed), budget
@@ -119,18 +127,32 @@ def lane_views(
 
 
 def for_the_answer(history: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Without the trials for buckets: an answer that is confirmed stays what it is while these are searched."""
-    return [record for record in history if not record.trial.for_buckets]
+    """Without the trials that are run once it is confirmed: it stays what it is, whatever these show."""
+    return [record for record in history if record.trial.for_the_answer]
 
 
-def _failed(records: Sequence[TrialRecord]) -> dict[int, Kind]:
+def _failed(records: Sequence[TrialRecord], budget: Budget) -> dict[int, Kind]:
     """The batches that did not fit, whatever bounded them. A crash is not among them: it is no matter of size; nor
-    is the size at which a climb ended: it had no process of its own."""
-    return {
+    is the size at which a climb ended: its process had run much smaller ones before. What comes just after a batch near
+    to it was seen to need what it needs alone."""
+    alone = {
         record.ended_at.batch_size: record.outcome.kind
         for record in records
         if record.outcome.kind in (Kind.DEVICE_OOM, Kind.HOST_OOM, Kind.TIMEOUT) and not record.outcome.points
     }
+    fitted = {
+        record.trial.candidate.batch_size
+        for record in records
+        if record.outcome.kind is Kind.FITS and not record.outcome.points
+    }
+    after_another = [record.outcome.further_failed for record in records]
+    return {
+        size.batch_size: size.kind
+        for size in after_another
+        if size is not None
+        and size.batch_size not in fitted
+        and not _has_room(records, _REFUTES * size.batch_size, budget)
+    } | alone
 
 
 def _view(
@@ -154,6 +176,9 @@ def _view(
         batch = record.ended_at.batch_size
         if record.outcome.over_headroom and (not record.outcome.points or (batch == climb_end and not refuted)):
             ran[batch] = max(record.outcome.peak_bytes or 0, ran.get(batch, 0))
+        beyond = record.outcome.further_failed
+        if beyond is not None and beyond.peak_bytes is not None:
+            ran[beyond.batch_size] = max(beyond.peak_bytes, ran.get(beyond.batch_size, 0))
     # A batch that fitted once and failed once, as when a confirm run fails, is one that does not fit.
     fits = {batch: peak for batch, peak in fits.items() if batch not in failed}
     peaks = _best_known(alone, climbed)
@@ -163,15 +188,19 @@ def _view(
         fits=fits,
         failed=failed,
         peaks=peaks,
-        tried=tuple(
-            record.trial.candidate.batch_size for record in records if record.trial.purpose is not Purpose.CALIBRATE
-        ),
+        tried=tuple(_sizes(record) for record in records if record.trial.purpose is not Purpose.CALIBRATE),
         ceiling=ceiling,
         climb_end=climb_end,
         refuted=refuted,
         verified=any(record.outcome.kind is Kind.FITS and not record.outcome.points for record in records),
         foreseen_edge=_foreseen_edge(max(fits, default=0), alone, peaks, budget),
     )
+
+
+def _sizes(record: TrialRecord) -> tuple[int, ...]:
+    outcome = record.outcome
+    last = () if outcome.further_failed is None else (outcome.further_failed.batch_size,)
+    return (record.trial.candidate.batch_size, *(point.batch_size for point in outcome.further), *last)
 
 
 def _foreseen_edge(largest_fit: int, alone: Collection[int], peaks: Mapping[int, int], budget: Budget) -> float | None:
@@ -196,7 +225,7 @@ def _climb_end(records: Sequence[TrialRecord]) -> int | None:
     return min((record.ended_at.batch_size for record in climbs), default=None)
 
 
-def _has_room(records: Sequence[TrialRecord], batch: int, budget: Budget) -> bool:
+def _has_room(records: Sequence[TrialRecord], batch: float, budget: Budget) -> bool:
     """Does a fresh process show that more than this batch fits, by what it took for a sample? That rarely rises with
     the batch."""
     alone = [record for record in records if record.outcome.kind is Kind.FITS and not record.outcome.points]
@@ -231,3 +260,5 @@ def measured(record: TrialRecord, failed: Collection[int]) -> Iterator[tuple[Can
         yield record.trial.candidate.lane.at(point.batch_size), point.peak_bytes, point.step_ms
     if outcome.kind is Kind.FITS and outcome.peak_bytes is not None and record.trial.purpose is not Purpose.CALIBRATE:
         yield record.trial.candidate, outcome.peak_bytes, outcome.step_ms
+    for point in outcome.further:
+        yield record.trial.candidate.lane.at(point.batch_size), point.peak_bytes, point.step_ms

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from random import Random
 
-from oomtune.calibration import next_size
+from oomtune.calibration import next_further, next_size
 from oomtune.domain import (
     Budget,
+    FailedSize,
     Kind,
     Lane,
     Outcome,
@@ -19,10 +20,10 @@ from oomtune.domain import (
     Trial,
     TrialRecord,
 )
-from oomtune.search.buckets import next_trial_of_all
 from oomtune.search.curve import borrow_line, lane_lines
 from oomtune.search.evidence import lane_views
 from oomtune.search.line import Line, line_from_one
+from oomtune.search.order import next_trial_of_all
 
 _MOST_TRIALS = 60
 # Playing the search through more lanes than this would take longer than it is worth to know.
@@ -92,19 +93,39 @@ def _outcome(trial: Trial, line: Line | None, budget: Budget, chance: Random) ->
         return _climb(trial, peak, budget)
     runs = 2 if trial.purpose is Purpose.CONFIRM else 1
     peak_bytes = max(peak(trial.candidate.batch_size) for _ in range(runs))
-    fits = peak_bytes <= budget.budget_bytes
-    return Outcome(kind=Kind.FITS if fits else Kind.DEVICE_OOM, stage=Stage.DONE, peak_bytes=peak_bytes, step_ms=1.0)
+    own = Point(batch_size=trial.candidate.batch_size, peak_bytes=peak_bytes, step_ms=1.0)
+    further, failed = _run(
+        lambda points: next_further(trial.further, [own, *points], budget.budget_bytes), peak, budget
+    )
+    return Outcome(
+        kind=Kind.FITS if peak_bytes <= budget.budget_bytes else Kind.DEVICE_OOM,
+        stage=Stage.DONE,
+        peak_bytes=peak_bytes,
+        step_ms=1.0,
+        further=further,
+        further_failed=failed,
+    )
 
 
 def _climb(trial: Trial, peak: Callable[[int], int], budget: Budget) -> Outcome:
-    points: list[Point] = []
-    while (size := next_size(trial.climb, points, budget.budget_bytes)) is not None:
-        points.append(Point(batch_size=size, peak_bytes=peak(size), step_ms=1.0))
-    over = [point.batch_size for point in points if point.peak_bytes > budget.budget_bytes]
+    points, failed = _run(lambda points: next_size(trial.climb, points, budget.budget_bytes), peak, budget)
     return Outcome(
-        kind=Kind.DEVICE_OOM if over else Kind.FITS,
+        kind=Kind.DEVICE_OOM if failed else Kind.FITS,
         stage=Stage.DONE,
-        peak_bytes=points[-1].peak_bytes,
-        points=tuple(point for point in points if point.batch_size not in over),
-        failed_batch_size=min(over, default=None),
+        peak_bytes=failed.peak_bytes if failed else points[-1].peak_bytes,
+        points=points,
+        failed_batch_size=failed.batch_size if failed else None,
     )
+
+
+def _run(
+    following: Callable[[Sequence[Point]], int | None], peak: Callable[[int], int], budget: Budget
+) -> tuple[tuple[Point, ...], FailedSize | None]:
+    """The sizes that fit in one process, one following the other, and the one that does not."""
+    points: list[Point] = []
+    while (size := following(points)) is not None:
+        point = Point(batch_size=size, peak_bytes=peak(size), step_ms=1.0)
+        if point.peak_bytes > budget.budget_bytes:
+            return tuple(points), FailedSize(batch_size=size, kind=Kind.DEVICE_OOM, peak_bytes=point.peak_bytes)
+        points.append(point)
+    return tuple(points), None

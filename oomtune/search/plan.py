@@ -20,7 +20,7 @@ from oomtune.search.curve import Loan, borrow_line, lane_lines
 from oomtune.search.evidence import LaneView, lane_views
 from oomtune.search.line import Line, line_from_one
 from oomtune.search.objective import batch_to_beat
-from oomtune.search.step import next_batch
+from oomtune.search.step import further_batches, next_batch
 
 # Noise and fragmentation make even a lane's own line miss by this much.
 _DOUBT = 1.08
@@ -104,13 +104,15 @@ def _next_in(
             return smaller
     if best is None:
         return None
-    return _in_one_piece(space, budget, views[best.candidate.lane], history) or _confirmation(space, history, best)
+    view = views[best.candidate.lane]
+    return _in_one_piece(space, budget, view, history) or _confirmation(space, view, history, best)
 
 
 def _in_one_piece(space: SearchSpace, budget: Budget, view: LaneView, history: Sequence[TrialRecord]) -> Trial | None:
-    """The effective batch itself, which may fit beyond the lane's edge because it is no micro-batch."""
-    whole = space.effective_batch_size
-    if whole is None or whole not in space.batch_sizes or whole in view.fits or whole in view.failed:
+    """The effective batch itself, or the next size above it, which may fit beyond the lane's edge because it is no
+    micro-batch."""
+    whole = space.effective_batch_size and first_from(space.batch_sizes, space.effective_batch_size)
+    if whole is None or whole in view.fits or whole in view.failed:
         return None
     parameters = next((record.outcome.parameters for record in history if record.outcome.parameters), None)
     if not may_fit_whole(whole, view.peaks, parameters, budget.budget_bytes):
@@ -118,12 +120,14 @@ def _in_one_piece(space: SearchSpace, budget: Budget, view: LaneView, history: S
     return Trial(purpose=Purpose.CONFIRM, candidate=view.lane.at(whole))
 
 
-def _confirmation(space: SearchSpace, history: Sequence[TrialRecord], best: Fit) -> Trial | None:
+def _confirmation(space: SearchSpace, view: LaneView, history: Sequence[TrialRecord], best: Fit) -> Trial | None:
     """The run that is still to prove the answer; None when it has."""
     wanted = wanted_answer(space, history, best.candidate)
     if any(fit.candidate == wanted and fit.confirmed_by is not None for fit in all_fits(history)):
         return None
-    return Trial(purpose=Purpose.CONFIRM, candidate=wanted)
+    # Where the answer is the lane's largest, its process shows that larger ones do not fit, unless a fresh one has.
+    further = _further(space, view, wanted.batch_size) if wanted == best.candidate else ()
+    return Trial(purpose=Purpose.CONFIRM, candidate=wanted, further=further)
 
 
 def _contenders(
@@ -219,8 +223,10 @@ def _may_answer(contender: _Contender, trial: Trial, space: SearchSpace, history
         return False
     if wanted_answer(space, history, trial.candidate) != trial.candidate:
         return False
-    batch = trial.candidate.batch_size
-    return contender.view.closes(batch, space.resolution) or full_length_pays(space, history, batch)
+    view, batch = contender.view, trial.candidate.batch_size
+    # Where a climb ended is doubted, so what it closes may not be the last.
+    closes = view.closes(batch, space.resolution) and view.reach == view.top
+    return closes or full_length_pays(space, history, batch)
 
 
 def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget) -> Trial:
@@ -236,7 +242,18 @@ def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget) -> Tria
         resolution=space.resolution,
         need=contender.need,
     )
-    return Trial(purpose=Purpose.SEARCH, candidate=contender.lane.at(batch))
+    return Trial(
+        purpose=Purpose.SEARCH,
+        candidate=contender.lane.at(batch),
+        further=_further(space, view, batch),
+    )
+
+
+def _further(space: SearchSpace, view: LaneView, batch: int) -> tuple[int, ...]:
+    """The larger batches to go on to in its process. The effective one is not among them: it does not accumulate, and
+    so is another model."""
+    whole = space.effective_batch_size or space.batch_sizes[-1] + 1
+    return tuple(size for size in further_batches(view, batch, space.resolution) if size < whole)
 
 
 def _climb(contender: _Contender, space: SearchSpace, budget: Budget) -> tuple[int, ...] | None:

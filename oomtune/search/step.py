@@ -27,6 +27,8 @@ _LEVEL = 2
 _LEAP = 1.25
 # What is no rise to speak of, beside one in proportion to the batch.
 _RISE = 0.5
+# How many times as large a batch a trial may go on to.
+_FURTHEST = 2
 # A batch that would be the answer is run when it is not much less likely to fit than not.
 _GOOD_ENOUGH = 0.35
 
@@ -56,7 +58,7 @@ def next_batch(
             low=low,
             high=high,
             walled=view.high is not None and view.high not in view.peaks,
-            climbed=not any(batch in view.peaks for batch in view.tried),
+            climbed=not any(batch in view.peaks for sizes in view.tried for batch in sizes),
         )
         if (view.low or 0) < need and belief.at_least(need) < _LIKELY and _small_strides(view) < 2:
             # Whether the lane can win at all is one trial; where it ends would be several.
@@ -70,6 +72,19 @@ def next_batch(
     )
 
 
+def further_batches(view: LaneView, batch: int, resolution: float) -> tuple[int, ...]:
+    """The larger batches to go on to in the process of this one, if it fits: the first would close the lane if it does
+    not. They cost only their steps, and a process that has just run a batch near by is as good as a fresh one."""
+    known = [wall for wall in (*view.failed, view.ceiling) if wall is not None and wall > batch]
+    last = view.axis[-1] if not known else (view.axis[bisect_left(view.axis, min(known)) - 1])
+    sizes = [batch]
+    while sizes[-1] < min(last, _FURTHEST * batch):
+        above = _just_over(view, sizes[-1], resolution)
+        least = _above(view, sizes[-1])
+        sizes.append(settled(view.axis, above, half=view.lane.half, least=least, most=last, resolution=resolution))
+    return tuple(size for size in sizes[1:] if size <= last)
+
+
 def _upwards(view: LaneView, belief: Belief, *, trusted: bool, resolution: float) -> int:
     """Nothing has failed yet: go to the edge. While the curve is flat there is no edge to see: double."""
     aim = first_from(view.axis, belief.quantile(_EVEN_ODDS)) or view.axis[-1]
@@ -79,7 +94,7 @@ def _upwards(view: LaneView, belief: Belief, *, trusted: bool, resolution: float
     grown = 1 + max(resolution, 0.005) * 4 ** max(0, _small_strides(view) - 1)
     # On a level stretch the peak says nothing of where it ends.
     beyond = _level_strides(view) - _LEVEL
-    leap = _LEAP**2**beyond if beyond >= 0 else 1.0
+    leap = _LEAP**2 ** min(beyond, 2) if beyond >= 0 else 1.0
     stride = 2.0 if len(view.peaks) > 1 and not trusted else min(2.0, max(grown, leap))
     aim = max(aim, last_up_to(view.axis, view.low * stride) or 0)
     if view.climb_end is not None and view.low < view.climb_end:
@@ -113,8 +128,8 @@ def _small_strides(view: LaneView) -> int:
 
 def _level_strides(view: LaneView) -> int:
     """From how many batches to the next larger one, counted from the largest, the peak did not rise to speak of; of
-    those that fitted in processes of their own."""
-    ran = sorted({batch for batch in view.tried if batch in view.fits}, reverse=True)
+    the largest that each trial came to."""
+    ran = sorted({batch for batch in view.reached if batch in view.fits}, reverse=True)
 
     def level(larger: int, smaller: int) -> bool:
         in_proportion = (larger / smaller - 1) * view.peaks[smaller]
@@ -132,7 +147,8 @@ def _small_falls(view: LaneView) -> int:
 
 def _in_a_row(view: LaneView, holds: Callable[[int, int], bool]) -> int:
     """Of how many trials, counted from the last, this holds with the one before each."""
-    pairs = zip(view.tried[-2::-1], view.tried[:0:-1], strict=True)
+    reached = view.reached
+    pairs = zip(reached[-2::-1], reached[:0:-1], strict=True)
     return sum(1 for _ in itertools.takewhile(lambda pair: holds(*pair), pairs))
 
 
@@ -160,7 +176,7 @@ def _slow(view: LaneView) -> bool:
 
 def _width(view: LaneView, trials: int) -> int:
     """How many batches lay between fit and failure after so many trials."""
-    later = set(view.tried[trials:])
+    later = set(itertools.chain.from_iterable(view.tried[trials:]))
     fits = [batch for batch in view.fits if batch not in later]
     low = max(fits, default=0)
     walls = [batch for batch in view.failed if batch not in later and batch > low]

@@ -83,7 +83,10 @@ def _dotted(path: Iterable[str | int]) -> str:
 def _message(detail: ErrorDetails, path: Path_) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        return unknown_key(str(path[-1]), _keys_at(path[:-1]))
+        key, known = str(path[-1]), _keys_at(path[:-1])
+        form = next((str(part) for part in detail["loc"] if str(part).startswith("<")), "")
+        # A key of another form of the same entry, such as max beside percentiles.
+        return f"{form.strip('<>')} and {key} exclude each other" if form and key in known else unknown_key(key, known)
     if kind == "missing":
         return "this key is missing"
     if kind == "value_error":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from oomtune import domain
@@ -22,8 +22,8 @@ def search_space(spec: schema.Spec, every_lane: bool) -> domain.SearchSpace:
     batches: Sequence[int] = _axis(search.batch_size)
     batches = batches[bisect_left(batches, search.min_batch_size) :]
     if effective is not None:
-        # A batch above the effective one is not what was asked for.
-        batches = batches[: bisect_right(batches, effective)]
+        # More than the smallest batch that reaches the effective one was not asked for.
+        batches = batches[: bisect_left(batches, effective) + 1]
     lengths = search.sequence_length
     # What percentiles stand for is known when the data was read.
     known = () if lengths is None or isinstance(lengths, Percentiles) else tuple(_axis(lengths))
@@ -73,8 +73,7 @@ def wrong_in_search(spec: schema.Spec) -> Iterator[Wrong]:
     if search.min_batch_size > batches[-1]:
         message = f"expected at most the largest batch size, {batches[-1]}; got {search.min_batch_size}"
         yield ("search", "min_batch_size"), message
-    elif effective is not None and not search_space(spec, False).batch_sizes:
-        least = next(size for size in batches if size >= search.min_batch_size)
+    elif effective is not None and effective < (least := batches[bisect_left(batches, search.min_batch_size)]):
         message = f"expected at least the smallest batch size, {least}; got {effective}"
         yield ("training", "effective_batch_size"), message
     if search.objective == _LENGTH and search.sequence_length is None:

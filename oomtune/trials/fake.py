@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from oomtune.calibration import next_size
+from oomtune.calibration import next_further, next_size
 from oomtune.domain import Budget, Candidate, Outcome, Point, Purpose, RaisedError, Reply, Stage, Trial
 from oomtune.trials.outcome import Ending, decide
 from oomtune.trials.runner import TimeUp
@@ -41,7 +41,7 @@ class FakeDevice:
         if within_s is not None and within_s <= 0:
             raise TimeUp
         self.ran.append(trial)
-        reply = self._climb(trial) if trial.purpose is Purpose.CALIBRATE else self._steps(trial)
+        reply = self._climb(trial) if trial.purpose is Purpose.CALIBRATE else self._further(trial, self._steps(trial))
         return decide(trial, self.budget, Ending(reply=reply, exit_code=0))
 
     def close(self) -> None:
@@ -78,6 +78,21 @@ class FakeDevice:
             memory_after_step_bytes=(peak // 2,) * steps,
             parameters=self.parameters,
         )
+
+    def _further(self, trial: Trial, reply: Reply) -> Reply:
+        """What comes after the candidate, if that has fitted."""
+        if reply.error is not None or reply.peak_bytes is None:
+            return reply
+        points = [Point(batch_size=trial.candidate.batch_size, peak_bytes=reply.peak_bytes, step_ms=reply.step_ms[-1])]
+        from_afar = trial.afar_s is not None
+        while (size := next_further(trial.further, points, self.budget.budget_bytes, from_afar=from_afar)) is not None:
+            candidate = trial.candidate.lane.at(size)
+            peak = self.law(candidate)
+            if peak > self.budget.limit_bytes:
+                error = _out_of_memory(candidate)
+                return dataclasses.replace(reply, further=tuple(points[1:]), further_at=size, further_error=error)
+            points.append(Point(batch_size=size, peak_bytes=peak, step_ms=self.step_ms(candidate)))
+        return dataclasses.replace(reply, further=tuple(points[1:]))
 
 
 def _one_length_only() -> RaisedError:

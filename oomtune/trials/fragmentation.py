@@ -2,7 +2,8 @@
 
 A request larger than all that is free is simply too large, however much that is. It is fragmentation when there was
 room for it in sum and no piece to hold it. A trial on the CPU is ended before the allocator says what was asked for:
-then the largest tensor that is held stands for the largest request that there may have been.
+then the largest tensor that is held stands for what was. Where pieces are free that are larger than any tensor, or next
+to nothing is held, what was asked for was something larger than all that is known, and nothing is claimed.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from oomtune.domain import FRAGMENTATION, AllocatorState, TrialError
 from oomtune.units import format_bytes
 
 _FREE_SHARE = 0.15
+_HELD_SHARE = 0.1
 
 
 def is_fragmented(state: AllocatorState) -> bool:
     asked = state.largest_held_bytes if state.requested_bytes is None else state.requested_bytes
-    return state.free_bytes > _FREE_SHARE * state.limit_bytes and asked <= state.free_bytes
+    much_free = state.free_bytes > _FREE_SHARE * state.limit_bytes
+    much_held = state.in_use_bytes > _HELD_SHARE * state.limit_bytes
+    return much_free and much_held and state.largest_free_bytes < asked <= state.free_bytes
 
 
 def error_of(state: AllocatorState) -> TrialError:

@@ -14,8 +14,10 @@ from oomtune.diagnosis import Diagnosis, classify
 from oomtune.domain import (
     AllocatorState,
     Budget,
+    FailedSize,
     Kind,
     Outcome,
+    Point,
     Purpose,
     RaisedError,
     Reply,
@@ -25,7 +27,7 @@ from oomtune.domain import (
 )
 from oomtune.trials import fragmentation
 from oomtune.trials.leaks import explained, leak
-from oomtune.units import format_bytes
+from oomtune.units import format_bytes, format_bytes_apart
 
 _OUT_OF_MEMORY = {"device_oom": Kind.DEVICE_OOM, "host_oom": Kind.HOST_OOM}
 
@@ -34,8 +36,8 @@ _OUT_OF_MEMORY = {"device_oom": Kind.DEVICE_OOM, "host_oom": Kind.HOST_OOM}
 class Ending:
     """All that the outside saw of a trial. A negative exit code is the signal that ended it.
 
-    `so_far` is what the worker had noted before it fell silent: it tells how far the trial came, and proves nothing
-    about its end.
+    `so_far` is what the worker had noted before it fell silent: it tells how far the trial came. It proves nothing
+    about its end, unless it says that every step of the candidate ran; what came after that were larger sizes.
     """
 
     reply: Reply | None
@@ -48,6 +50,7 @@ class Ending:
 
 def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
     """How the trial ended, in the closed set of words that the search and the user know."""
+    ending = _with_what_is_proved(ending)
     kind, error = _verdict(trial, budget, ending)
     reply = ending.reply or ending.so_far or Reply(stage=Stage.BUILD)
     points = tuple(point for point in reply.points if point.peak_bytes <= budget.budget_bytes)
@@ -59,6 +62,7 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
         error = fragmentation.error_of(state)
     room = budget.limit_bytes - (reply.peak_bytes or 0)
     leaked = leak(reply.memory_after_step_bytes, room) if trial.purpose is Purpose.CONFIRM else 0
+    further, further_failed = _further(reply, budget)
     return Outcome(
         kind=kind,
         stage=reply.stage,
@@ -78,7 +82,29 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
         anatomy=reply.anatomy,
         duration_s=ending.duration_s,
         error=error,
+        further=further,
+        further_failed=further_failed,
     )
+
+
+def _with_what_is_proved(ending: Ending) -> Ending:
+    so_far = ending.so_far
+    proved = ending.reply is None and so_far is not None and so_far.stage is Stage.DONE
+    return replace(ending, reply=so_far, timed_out=False) if proved else ending
+
+
+def _further(reply: Reply, budget: Budget) -> tuple[tuple[Point, ...], FailedSize | None]:
+    """The larger sizes that fitted after the candidate, and the one that did not. What is no matter of memory shows
+    when that size is run for itself."""
+    fitted = tuple(point for point in reply.further if point.peak_bytes <= budget.budget_bytes)
+    for point in reply.further:
+        if point.peak_bytes > budget.budget_bytes:
+            return fitted, FailedSize(batch_size=point.batch_size, kind=Kind.DEVICE_OOM, peak_bytes=point.peak_bytes)
+    if reply.further_error is not None and reply.further_at is not None:
+        kind, _ = _raised(reply.further_error)
+        if kind is Kind.DEVICE_OOM:
+            return fitted, FailedSize(batch_size=reply.further_at, kind=kind)
+    return fitted, None
 
 
 def _allocator(reply: Reply) -> AllocatorState | None:
@@ -116,11 +142,11 @@ def _when(reply: Reply) -> str:
 
 
 def _over_headroom(peak: int, budget: Budget) -> TrialError:
+    used, allowed = format_bytes_apart(peak, budget.budget_bytes)
     return TrialError(
         code="over_headroom",
-        message=f"it ran, but its peak of {format_bytes(peak)} is over the budget of "
-        f"{format_bytes(budget.budget_bytes)} (the limit of {format_bytes(budget.limit_bytes)} "
-        f"less {budget.headroom:.0%} headroom)",
+        message=f"it ran, but its peak of {used} is over the budget of {allowed} "
+        f"(the limit of {format_bytes(budget.limit_bytes)} less {budget.headroom:.0%} headroom)",
     )
 
 

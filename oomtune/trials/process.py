@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from oomtune.domain import Budget, Device, Outcome, ProbeSpec, Reply, Stage, Trial, WorkOrder
+from oomtune.domain import Budget, Device, ModelSpec, Outcome, ProbeSpec, Reply, Stage, Trial, WorkOrder
 from oomtune.trials.asking import order_document
 from oomtune.trials.host import Exit, Mode, WorkerHost
 from oomtune.trials.outcome import Ending, decide
@@ -74,7 +74,7 @@ class _ProcessRunner:
         ending = _ending(ended)
         if ended.timed_out and ended.duration_s < self.spec.trial.timeout_s:
             return _cut_short(trial, self.budget, ending)
-        return decide(trial, self.budget, ending)
+        return _named(decide(trial, self.budget, ending), self.spec.model)
 
     def _call(self, document: bytes, stop_at: float | None) -> Exit:
         self.host.wait_until_ready()
@@ -128,9 +128,22 @@ def _ending(ended: Exit) -> Ending:
     )
 
 
+def _named(outcome: Outcome, model: ModelSpec) -> Outcome:
+    """The outcome; where the user's own code may have ended the process, with its name."""
+    script = model.script.path if model.script else None
+    ways = {"builder": model.builder, "train_step": model.train_step, "script": script}
+    own = next((f"model.{way}: {name}" for way, name in ways.items() if name is not None), "")
+    if outcome.error is None or outcome.error.code != "died" or not own:
+        return outcome
+    error = dataclasses.replace(outcome.error, message=f"{own}: {outcome.error.message}")
+    return dataclasses.replace(outcome, error=error)
+
+
 def _cut_short(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
-    """A trial that was stopped before its end showed nothing, but for the sizes that a climb had already run."""
+    """A trial that was stopped before its end showed nothing, but for the sizes that had already run in it."""
     so_far = ending.so_far
+    if so_far is not None and so_far.stage is Stage.DONE:
+        return decide(trial, budget, ending)
     if so_far is None or not so_far.points:
         raise TimeUp
     climbed = dataclasses.replace(so_far, stage=Stage.DONE, peak_bytes=so_far.points[-1].peak_bytes, error=None)

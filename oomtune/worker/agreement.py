@@ -3,44 +3,75 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import keras
 import tensorflow as tf
 
 from oomtune.domain import TensorSpec, WorkOrder
 from oomtune.errors import TrialCrashed
+from oomtune.worker.reasons import reason
 
 _ELEMENTWISE = ("meansquarederror", "meanabsoluteerror", "binarycrossentropy", "categoricalcrossentropy", "huber")
+# Models whose inputs can't be seen and that were called already: a climb asks for each of its sizes.
+_called: WeakSet[keras.Model] = WeakSet()
 _SHORT = {"mse": "meansquarederror", "mae": "meanabsoluteerror"}
 
 
 def check(order: WorkOrder, network: keras.Model, batches: tf.data.Dataset) -> None:
     """Raise `TrialCrashed` when the model can't be trained on such batches. What can't be seen is not checked."""
     inputs, targets = batches.element_spec
-    if not network.built or not getattr(network, "inputs", None):
+    if network.built and getattr(network, "inputs", None):
+        _check_inputs(order, network, inputs)
+        for tensor in network.inputs:
+            _check_tokens(order, network, tensor, f"inputs.{tensor.name}" if isinstance(inputs, dict) else "inputs.")
+        made = getattr(network, "_outputs_struct", network.outputs)
+    elif order.training.run_eagerly or network in _called:
         return
-    _check_inputs(order, network, inputs)
-    for tensor in network.inputs:
-        _check_tokens(order, network, tensor, f"inputs.{tensor.name}" if isinstance(inputs, dict) else "inputs.")
-    for name, (output, loss) in _outputs(network, targets).items():
+    else:
+        _called.add(network)
+        made = _made_of(order, network, inputs)
+    for name, (output, loss) in _outputs(network, made, targets).items():
         given = targets[name] if isinstance(targets, dict) else targets
         if isinstance(given, tf.TensorSpec):
             _check_target(order, f"targets.{name}", given, output.shape[1:], loss)
 
 
-def _outputs(network: keras.Model, targets: Any) -> dict[str, tuple[Any, Any]]:
+def _made_of(order: WorkOrder, network: keras.Model, inputs: Any) -> Any:
+    """What a model whose inputs can't be seen makes of such batches, as `fit` finds it out before it trains; nothing
+    where it can't be called without numbers."""
+    symbols = tf.nest.map_structure(lambda spec: keras.KerasTensor(spec.shape, spec.dtype.name), inputs)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of how it is built: what is wrong is raised, too
+            return keras.src.backend.compute_output_spec(network, symbols, training=False)
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return None
+    except (KeyError, TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+        raise TrialCrashed(
+            f"{_at(order, 'inputs')} has {_described(inputs)}, and the model can't be called with it: "
+            f"{type(error).__name__}: {reason(error)}",
+            hint="make the shapes those that the model takes",
+        ) from error
+
+
+def _outputs(network: keras.Model, made: Any, targets: Any) -> dict[str, tuple[Any, Any]]:
     """What the targets are compared with, by their names, and the loss that does it; nothing where that is unclear."""
-    made, loss = getattr(network, "_outputs_struct", None), getattr(network, "loss", None)
-    alone = len(network.outputs) == 1 and not isinstance(made, dict)
+    loss, tensors = getattr(network, "loss", None), tf.nest.flatten(made)
+    alone = len(tensors) == 1 and not isinstance(made, dict)
+    if made is None:
+        return {}
     if not isinstance(targets, dict):
-        return {"": (network.outputs[0], loss)} if alone else {}
+        return {"": (tensors[0], loss)} if alone else {}
     if alone:
-        outputs = dict.fromkeys(targets, network.outputs[0]) if len(targets) == 1 else {}
+        outputs = dict.fromkeys(targets, tensors[0]) if len(targets) == 1 else {}
     else:
         names = getattr(network, "output_names", None) or []
-        outputs = made if isinstance(made, dict) else dict(zip(names, network.outputs, strict=False))
+        outputs = made if isinstance(made, dict) else dict(zip(names, tensors, strict=False))
     losses = dict(zip(outputs, loss, strict=False)) if isinstance(loss, list | tuple) else loss
     known = {name: tensor for name, tensor in outputs.items() if name in targets}
     return {name: (known[name], losses.get(name) if isinstance(losses, dict) else losses) for name in known}
@@ -74,6 +105,7 @@ def _check_inputs(order: WorkOrder, network: keras.Model, given: Any) -> None:
             f"{_at(order, 'inputs')} is one tensor, and the model has {len(wanted)} inputs: {_listed(wanted)}",
             hint="give a mapping with each of them",
         )
+    _check_batch_size(order, network)
     for name, tensor in wanted.items():
         one = given[name] if isinstance(given, dict) else given
         shape, expected = one.shape[1:], tensor.shape[1:]
@@ -83,10 +115,30 @@ def _check_inputs(order: WorkOrder, network: keras.Model, given: Any) -> None:
             )
         if not _alike(shape, expected):
             part = f"inputs.{name}" if isinstance(given, dict) else "inputs."
+            batched = order.dataset.python is not None and _alike(shape[1:], expected)
             raise TrialCrashed(
                 f"{_at(order, part)} has samples of {_shown(shape)}, and the model takes {_shown(expected)}",
-                hint="make the shapes the same; sequence_length in both stands for the value under trial",
+                hint="it seems to give batches, and samples are wanted: return dataset.unbatch()"
+                if batched
+                else "make the shapes the same; sequence_length in both stands for the value under trial",
             )
+
+
+def _check_batch_size(order: WorkOrder, network: keras.Model) -> None:
+    """A model may be made for batches of one size, as one that keeps its state from batch to batch is."""
+    fixed = next((tensor.shape[0] for tensor in network.inputs if tensor.shape[0] is not None), None)
+    sizes = order.trial.climb or (order.trial.candidate.batch_size,)
+    other = next((size for size in sizes if size != fixed), None)
+    if fixed is not None and other is not None:
+        raise TrialCrashed(
+            f"{_model_key(order)}: the model takes batches of {fixed} only, not of {other}",
+            hint=f"set search.batch_size: {fixed}",
+        )
+
+
+def _model_key(order: WorkOrder) -> str:
+    ways = ("builder", "keras_file", "application", "layers")
+    return next((f"model.{way}" for way in ways if getattr(order.model, way)), "model")
 
 
 def _check_tokens(order: WorkOrder, network: keras.Model, tensor: Any, part: str) -> None:
@@ -120,6 +172,7 @@ def _check_target(order: WorkOrder, part: str, given: tf.TensorSpec, output: Any
     if name == "sparsecategoricalcrossentropy":
         classes = output[-1]
         ignores = getattr(loss, "ignore_class", None) is not None
+        _check_that_classes_are_whole(order, part)
         if classes is not None and not ignores and (high >= classes or low < 0):
             found = f"down to {low}" if low < 0 else f"up to {high}"
             raise TrialCrashed(
@@ -145,9 +198,21 @@ def _check_target(order: WorkOrder, part: str, given: tf.TensorSpec, output: Any
         )
 
 
-def loss_name(network: keras.Model) -> str:
-    """The name of the model's loss, in one spelling; empty when it has none, or several."""
-    return _plain(getattr(network, "loss", None))
+def _check_that_classes_are_whole(order: WorkOrder, part: str) -> None:
+    fraction = None if order.scan is None else order.scan.fractions.get(part)
+    if fraction is not None:
+        raise TrialCrashed(
+            f"{_at(order, part)} has {fraction:g} among its classes, which are whole numbers from 0 on",
+            hint="check the labels; for targets that are no classes take another loss, such as mean_squared_error",
+        )
+
+
+def loss_names(network: keras.Model, outputs: Iterable[str]) -> dict[str, str]:
+    """The name of the loss of each output of a compiled model, in one spelling; empty where there is none."""
+    loss, names = getattr(network, "loss", None), list(outputs)
+    if isinstance(loss, list | tuple):
+        loss = dict(zip(names, loss, strict=False))
+    return {name: _plain(loss.get(name) if isinstance(loss, dict) else loss) for name in names}
 
 
 def _plain(loss: Any) -> str:
@@ -179,8 +244,20 @@ def _alike(shape: Any, expected: Any) -> bool:
     )
 
 
+def given_shapes(order: WorkOrder, inputs: Any, targets: Any) -> str:
+    """What a step of the user's own is given, in terms of the spec."""
+    return f"{_at(order, 'inputs')} has {_described(inputs)}, and the targets have {_described(targets)}"
+
+
 def _shown(shape: Any) -> str:
     return f"[{', '.join('any' if size is None else str(size) for size in shape)}]"
+
+
+def _described(specs: Any) -> str:
+    """The shapes of samples, by their names if they have any."""
+    if not isinstance(specs, dict):
+        return f"samples of {_shown(specs.shape[1:])}"
+    return " and ".join(f"{name!r} of {_shown(spec.shape[1:])}" for name, spec in specs.items())
 
 
 def _listed(names: Any) -> str:

@@ -28,6 +28,7 @@ from oomtune.worker import (
     guard,
     inspection,
     loop,
+    reasons,
     script,
     sources,
     stall,
@@ -176,21 +177,27 @@ def raised(error: BaseException) -> RaisedError:
     return RaisedError(
         type_name=f"{kind.__module__}.{kind.__qualname__}",
         bases=tuple(base.__name__ for base in kind.__mro__),
-        message=error.message if isinstance(error, OomtuneError) else str(error),
+        message=error.message if isinstance(error, OomtuneError) else reasons.reason(error),
         traceback=users_traceback((error.__cause__ or error) if ours else error),
         hint=error.hint if isinstance(error, OomtuneError) else "",
     )
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback from the first line of the user's own code on; empty when none of it is theirs."""
+    """The traceback from the first line of the user's own code on; empty when none of it is theirs. Where TensorFlow
+    has put frames into its message, theirs are those of it that count."""
     told = traceback.TracebackException.from_exception(error)
     theirs = [index for index, frame in enumerate(told.stack) if users.is_users(frame.filename)]
+    message, reason = str(error), reasons.reason(error)
+    inside = reasons.users_frames(message) if reason != message else ""
+    if inside:
+        return f"Traceback (most recent call last):\n{inside}{type(error).__name__}: {reason}\n"
     if not theirs:
         return ""
     from_there = [frame for frame in told.stack[theirs[0] :] if not users.is_ours(frame.filename)]
     told.stack = traceback.StackSummary.from_list(from_there)
-    return "".join(told.format(chain=False))
+    formatted = "".join(told.format(chain=False))
+    return formatted.replace(message, reason) if message else formatted
 
 
 def main() -> None:

@@ -61,13 +61,18 @@ def arguments_for(
         raise TrialCrashed(
             f"model.args: {name} takes no argument {unknown[0]!r}", hint=f"it takes: {', '.join(accepted) or 'none'}"
         )
-    missing = [word for word, parameter in accepted.items() if _is_required(parameter) and word not in offered | args]
+    missing = [word for word in required_by(function) if word not in offered | args]
     if missing:
         raise TrialCrashed(
             f"model.args: {name} needs {' and '.join(map(repr, missing))}",
             hint="set them in model.args, or give them defaults",
         )
     return offered | args
+
+
+def required_by(function: Callable[..., Any]) -> list[str]:
+    """The arguments that it can't be called without."""
+    return [word for word, parameter in inspect.signature(function).parameters.items() if _is_required(parameter)]
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:

@@ -18,6 +18,7 @@ _MODELS = {"Functional": "Model", "Model": "Model", "Sequential": "Sequential"}
 _PLACES = (
     keras, keras.layers, keras.initializers, keras.regularizers, keras.constraints, keras.optimizers,
     keras.optimizers.schedules, keras.losses, keras.metrics, keras.dtype_policies,
+    keras.activations,
 )  # fmt: skip
 
 

@@ -14,12 +14,14 @@ import tensorflow as tf
 
 from oomtune.domain import DatasetSpec, Purpose, Stage, WorkOrder
 from oomtune.errors import TrialCrashed
-from oomtune.worker import code, data, device
+from oomtune.worker import agreement, code, data, device
 from oomtune.worker.progress import Progress
+from oomtune.worker.reasons import reason
 from oomtune.worker.witness import OverBudget, Witness, steps_wanted
 
 Step = Callable[..., Any]
 _KEY = "model.train_step"
+_MOST_ARGUMENTS = 2
 
 
 def run(order: WorkOrder, progress: Progress) -> None:
@@ -27,7 +29,6 @@ def run(order: WorkOrder, progress: Progress) -> None:
     candidate = order.trial.candidate
     progress.batch_size = candidate.batch_size
     progress.stage = Stage.BUILD
-    keras.config.set_dtype_policy(candidate.precision)
     step, validate = _made(order)
     progress.stage = Stage.DATA
     witness = Witness(order, progress)
@@ -52,14 +53,31 @@ def _epoch(order: WorkOrder, witness: Witness, step: Step, steps: int) -> None:
     """The data is begun anew, as a loop of the user's own would."""
     feed = _feeder(order, step)
     for _ in range(steps):
+        given = next(feed)
         witness.step_begins()
-        witness.step_ended(settled(step(*next(feed))))
+        returned = step(*given) if witness.steps_seen else _first_step(order, step, given)
+        witness.step_ended(settled(returned))
+
+
+def _first_step(order: WorkOrder, step: Step, given: tuple[Any, ...]) -> Any:
+    """The first step; where it raises what data of the wrong shape does, it is said what the data is."""
+    try:
+        return step(*given)
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+        if not given:
+            raise
+        inputs, targets = given if len(given) > 1 else given[0]
+        raise TrialCrashed(
+            f"{_KEY}: {order.model.train_step} failed in its first step: {type(error).__name__}: {reason(error)}",
+            hint=f"{agreement.given_shapes(order, inputs, targets)}; are these what the step takes?",
+        ) from error
 
 
 def _made(order: WorkOrder) -> tuple[Step, Step | None]:
     """The step that the factory returns, and the validation step if it returns a pair."""
     name = order.model.train_step or ""
     factory = code.load(name, order.folder, _KEY)
+    keras.config.set_dtype_policy(order.trial.candidate.precision)  # whatever the module has set
     made = factory(**code.arguments_for(factory, order.model.args, order.trial.candidate, name))
     step, validate = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not callable(step) or not (validate is None or callable(validate)):
@@ -77,6 +95,11 @@ def _kinds(made: Any) -> str:
 def _feeder(order: WorkOrder, step: Step | None) -> Iterator[tuple[Any, ...]]:
     """The arguments for each call: none, the batch, or its inputs and its targets, as the step takes them."""
     takes = 0 if step is None else _required(step)
+    if takes > _MOST_ARGUMENTS:
+        raise TrialCrashed(
+            f"{_KEY}: the step of {order.model.train_step} takes {takes} arguments, more than there are to give",
+            hint="it is given nothing, the batch, or its inputs and its targets; make the rest inside the factory",
+        )
     if takes == 0:
         while True:
             yield ()

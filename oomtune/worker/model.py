@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from oomtune.domain import Application, Candidate, ClassConfig, ModelSpec, Train
 from oomtune.errors import TrialCrashed
 from oomtune.optimizing import accumulating
 from oomtune.remat import NONE, rematerialise
-from oomtune.worker import cells, code, layers, saved
+from oomtune.worker import cells, code, layers, saved, sources
 from oomtune.worker.layers import first_words, with_length
 
 _OPEN = "build it with an input length of None to train on batches of several lengths"
@@ -22,8 +23,15 @@ _OPEN = "build it with an input length of None to train on batches of several le
 def build(order: WorkOrder, candidate: Candidate, *, any_length: bool = False) -> keras.Model:
     """The model under the candidate's precision policy, compiled as the spec says; with `any_length` one that takes
     samples of other lengths too."""
+    floatx = keras.config.floatx()
+    if order.model.builder is not None:
+        code.load(order.model.builder, order.folder, "model.builder")
+    # After the import: whatever the module has set, this trial is the candidate's.
+    keras.config.set_floatx(floatx)
     keras.config.set_dtype_policy(candidate.precision)
-    model = made(order.model, order.folder, candidate)
+    anew = order.training.loss is not None
+    model = made(order.model, order.folder, candidate, sequences=_sequences(order), compiled_anew=anew)
+    _check_precision(model, candidate.precision)
     if order.model.gru_for_lstm:
         model = cells.with_gru(model)
     if any_length:
@@ -34,6 +42,32 @@ def build(order: WorkOrder, candidate: Candidate, *, any_length: bool = False) -
     return model
 
 
+def _check_precision(model: keras.Model, wanted: str) -> None:
+    """Refuse a model that has set a policy of its own. Single layers may be kept apart, as outputs in float32 are."""
+    leaves = [layer for layer in model._flatten_layers(include_self=False) if not layer._layers]
+    names = [layer.dtype_policy.name for layer in leaves if not isinstance(layer, keras.layers.InputLayer)]
+    # What is neither of the precisions that are searched is the model's own affair.
+    policies = Counter(name for name in names if "float" in name and name != "float64")
+    ((main, _),) = policies.most_common(1) or [(wanted, 0)]
+    if main != wanted and (wanted == "float32" or wanted not in policies):
+        raise TrialCrashed(
+            f"the model's layers are under {main}, and this trial is to be under {wanted}",
+            hint=f"set search.precision: [{main}], or let the model take the policy that is set when it is built",
+        )
+
+
+def _sequences(order: WorkOrder) -> frozenset[str] | None:
+    """The inputs whose samples have the length under trial, by the spec or by what was read; None when none is said
+    to have."""
+    if order.dataset.synthetic is not None:
+        inputs = sources.by_name(order.dataset.synthetic.inputs)
+        names = [name for name, tensor in inputs.items() if "sequence_length" in tensor.shape]
+    else:
+        known = () if order.scan is None else order.scan.sequences
+        names = [part.removeprefix("inputs.") for part in known if part.startswith("inputs.")]
+    return frozenset(names) or None
+
+
 def _opened(model: keras.Model, length: int | None) -> keras.Model:
     """The same model with its length left open, where it was fixed."""
     inputs = getattr(model, "inputs", None)
@@ -41,26 +75,34 @@ def _opened(model: keras.Model, length: int | None) -> keras.Model:
         return model
     if model.compiled:
         raise TrialCrashed(f"the model comes compiled for {length} steps a sample", hint=_OPEN)
-    opened = [
-        keras.Input(
-            (None, *tensor.shape[2:]) if tensor.shape[1:2] == (length,) else tensor.shape[1:],
-            dtype=tensor.dtype,
-            name=tensor.name,
-        )
-        for tensor in inputs
-    ]
+    # Several inputs stay what they were given as, a list or a dict. A stack of layers has one.
+    given = inputs[0] if isinstance(model, keras.Sequential) else model.input
     try:
-        return keras.models.clone_model(model, input_tensors=opened if len(opened) > 1 else opened[0])
+        opened = keras.tree.map_structure(lambda tensor: _open_input(tensor, length), given)
+        return keras.models.clone_model(model, input_tensors=opened)
     except (TypeError, ValueError) as error:
         raise TrialCrashed(f"the model takes {length} steps a sample only: {first_words(error)}", hint=_OPEN) from None
 
 
-def made(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.Model:
-    """The model as the spec describes it, under the policy that is set; compiled only if it comes so."""
+def _open_input(tensor: Any, length: int | None) -> Any:
+    shape = (None, *tensor.shape[2:]) if tensor.shape[1:2] == (length,) else tensor.shape[1:]
+    return keras.Input(shape, dtype=tensor.dtype, name=tensor.name)
+
+
+def made(
+    spec: ModelSpec,
+    folder: str,
+    candidate: Candidate,
+    *,
+    sequences: frozenset[str] | None = None,
+    compiled_anew: bool = False,
+) -> keras.Model:
+    """The model as the spec describes it, under the policy that is set; compiled only if it comes so. Of a saved one,
+    the inputs that are `sequences` take the candidate's length."""
     if spec.builder is not None:
         return _from_builder(spec, folder, candidate)
     if spec.keras_file is not None:
-        return saved.build(spec, folder, candidate)
+        return saved.build(spec, folder, candidate, sequences=sequences, compiled_anew=compiled_anew)
     if spec.application is not None:
         return _from_application(spec.application, folder, candidate)
     return layers.build(spec.layers, folder, candidate)
@@ -109,7 +151,8 @@ def _compile(model: keras.Model, order: WorkOrder, candidate: Candidate) -> None
         model.compile(
             optimizer=_optimizer(training, candidate),
             loss=_named("training.loss", keras.losses.get, training.loss),
-            metrics=[_named("training.metrics", keras.metrics.get, metric) for metric in training.metrics],
+            # None is not the same as none: with an empty list Keras wants a `train_step` of the user's to update it.
+            metrics=[_named("training.metrics", keras.metrics.get, metric) for metric in training.metrics] or None,
             jit_compile=_jit_compile(order),
             run_eagerly=training.run_eagerly,
         )
@@ -123,6 +166,8 @@ def _jit_compile(order: WorkOrder) -> bool | str:
 
 def _optimizer(training: TrainingSpec, candidate: Candidate) -> Any:
     key = "training.optimizer" if candidate.optimizer is None else "search.optimizer"
+    for _, wanted in training.optimizer_choices:
+        _named(key, keras.optimizers.get, wanted)  # a name that Keras does not know is said before one is needed
     optimizer = _named(key, keras.optimizers.get, training.optimizer_of(candidate))
     return accumulating(optimizer, training.accumulation_steps(candidate.batch_size))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from oomtune.domain import AllocatorState, Anatomy, Finding, Point, RaisedError, Reply, Stage
 
@@ -25,12 +25,22 @@ class Progress:
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
     """By kind, line and what it is about: what is known of one may grow with each step."""
     allocator: AllocatorState | None = None
+    finished: Reply | None = None
+    """What was seen of the candidate, once all its steps have run. What comes then are larger sizes."""
 
     def found(self, finding: Finding, *, about: str | None = None) -> None:
         """Take note of it, in the place of an earlier one about the same."""
         self.findings[finding.kind, finding.where, finding.message if about is None else about] = finding
 
+    def finish(self) -> None:
+        """The candidate has run: whatever comes now, this stands."""
+        self.finished = self.reply(None)
+        self.note(self.finished)
+
     def reply(self, error: RaisedError | None) -> Reply:
+        if self.finished is not None:
+            further = tuple(self.points)
+            return replace(self.finished, further=further, further_at=self.batch_size, further_error=error)
         return Reply(
             stage=self.stage,
             peak_bytes=self.peak_bytes,

@@ -20,17 +20,32 @@ from oomtune.worker.layers import first_words
 
 _KEY = "model.keras_file"
 _POLICIES = ("DTypePolicy", "Policy")
+_SHAPES = ("batch_shape", "batch_input_shape")
+_LOOKUPS = ("TextVectorization", "StringLookup", "IntegerLookup")
 
 
-def build(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.Model:
+def build(
+    spec: ModelSpec,
+    folder: str,
+    candidate: Candidate,
+    *,
+    sequences: frozenset[str] | None = None,
+    compiled_anew: bool = False,
+) -> keras.Model:
+    """The model of the file. `sequences` names the inputs whose samples have the length under trial, a single one by
+    the empty name; None when that is not known. One that is `compiled_anew` needs nothing of how it was compiled."""
     path = Path(folder) / (spec.keras_file or "")
     config = _read(path)
+    if compiled_anew:
+        config.pop("compile_config", None)
+        config.pop(hdf5.TRAINING, None)
+    _refuse_learnt_vocabularies(config, path)
     if not spec.allow_code:
         _refuse_code(config, path)
     custom = _custom_objects(config, folder) if spec.allow_code else {}
     training = config.pop(hdf5.TRAINING, None)
     _set_precision(config, candidate.precision)
-    was_fixed = candidate.sequence_length is not None and _set_length(config, candidate.sequence_length)
+    was_fixed = candidate.sequence_length is not None and _set_length(config, candidate.sequence_length, sequences)
     try:
         model = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=not spec.allow_code)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -103,8 +118,9 @@ def _name(thing: dict[str, Any]) -> str:
 
 
 def _is_nameless(thing: dict[str, Any]) -> bool:
-    """Is it a class of the user's own of which the file does not say where it is from?"""
-    return "module" not in thing and not thing["class_name"].startswith("__") and not hdf5.is_keras_own(_name(thing))
+    """Is it a class or function of the user's own of which the file does not say where it is from?"""
+    unplaced = "module" not in thing or (thing["class_name"] == "function" and thing["module"] == "builtins")
+    return unplaced and not thing["class_name"].startswith("__") and not hdf5.is_keras_own(_name(thing))
 
 
 def _refuse_code(config: dict[str, Any], path: Path) -> None:
@@ -113,13 +129,27 @@ def _refuse_code(config: dict[str, Any], path: Path) -> None:
         if name in ("Lambda", "__lambda__"):
             what = "a Lambda layer, whose code is not run"
         elif _custom_module(thing) or _is_nameless(thing) or (thing.get("registered_name") or name) != name:
-            what = f"the class {_name(thing)!r}, which is not part of Keras"
+            kind = "function" if name == "function" else "class"
+            what = f"the {kind} {_name(thing)!r}, which is not part of Keras"
         else:
             continue
         raise TrialCrashed(
             f"{_KEY}: {path.name} holds {what}",
             hint="set model.allow_code: true if you trust the file, or use a builder",
         )
+
+
+def _refuse_learnt_vocabularies(config: dict[str, Any], path: Path) -> None:
+    """A table that was filled from data is no part of the configuration, and lies empty in what is made from it."""
+    for thing in _objects(config):
+        inner = thing.get("config")
+        if thing["class_name"] in _LOOKUPS and isinstance(inner, dict) and inner.get("vocabulary") is None:
+            raise TrialCrashed(
+                f"{_KEY}: {path.name} holds the layer {inner.get('name')!r} ({thing['class_name']}), whose vocabulary "
+                "was learnt from data and is not read from the file",
+                hint="use a builder that gives it its vocabulary; or save the model without it, and let "
+                "dataset.tokenizer make the tokens",
+            )
 
 
 def _custom_objects(config: dict[str, Any], folder: str) -> dict[str, Any]:
@@ -130,19 +160,20 @@ def _custom_objects(config: dict[str, Any], folder: str) -> dict[str, Any]:
         if module is not None:
             made = getattr(code.load_module(module, folder, _KEY), _name(thing), None)
             if made is not None:
-                found |= dict.fromkeys((thing.get("registered_name") or thing["class_name"], _name(thing)), made)
+                known_as = thing["config"] if thing["class_name"] == "function" else thing.get("registered_name")
+                found |= dict.fromkeys((known_as or thing["class_name"], _name(thing)), made)
     return found
 
 
 def _module_of(name: str, folder: str) -> str | None:
-    """The module beside the spec, or in the current folder, in which a class of this name is written."""
+    """The module beside the spec, or in the current folder, in which a class or function of this name is written."""
     for place in (Path(folder), Path.cwd()):
         for module in sorted(set(modules_in(place))):
             try:
                 written = ast.parse(module.read_bytes()).body
             except (OSError, SyntaxError, ValueError):
                 continue
-            if any(isinstance(node, ast.ClassDef) and node.name == name for node in written):
+            if any(isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name for node in written):
                 return ".".join(module.relative_to(place).with_suffix("").parts).removesuffix(".__init__")
     return None
 
@@ -176,14 +207,20 @@ def _layers(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield thing
 
 
-def _set_length(config: dict[str, Any], length: int) -> int | None:
+def _set_length(config: dict[str, Any], length: int, sequences: frozenset[str] | None) -> int | None:
     """Give inputs of a fixed length another one, and return what it was; None when the length was left open."""
-    shapes = [shape for shape in _input_shapes(config) if len(shape) > 1]
-    fixed = next((shape[1] for shape in shapes if shape[1] is not None), None)
+    inputs = {name: shape for name, shape in _inputs(config) if len(shape) > 1}
+    if sequences is None or "" in sequences:
+        # Where one is open it is the sequence, and what others have is no length.
+        varying = {} if any(shape[1] is None for shape in inputs.values()) else inputs
+    else:
+        varying = {name: shape for name, shape in inputs.items() if name in sequences}
+    fixed = next((shape[1] for shape in varying.values() if shape[1] is not None), None)
     if fixed is None or fixed == length:
         return None
-    for shape in shapes:
-        if shape[1] == fixed:
+    kept = [shape for name, shape in inputs.items() if name not in varying]
+    for shape in _input_shapes(config):  # also those of the models inside
+        if len(shape) > 1 and shape[1] == fixed and all(shape is not other for other in kept):
             shape[1] = length
     for thing in list(_objects(config)):
         thing.pop("build_config", None)  # the shapes that layers were built for
@@ -192,9 +229,21 @@ def _set_length(config: dict[str, Any], length: int) -> int | None:
     return int(fixed)
 
 
+def _inputs(config: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The shapes of the model's own inputs, not of those of the models inside it, by their names."""
+    layers = config["config"].get("layers", []) if isinstance(config["config"], dict) else []
+    for layer in layers:
+        inner = layer.get("config") if isinstance(layer, dict) else None
+        if not isinstance(inner, dict):
+            continue
+        for key in _SHAPES:
+            if isinstance(inner.get(key), list):
+                yield str(inner.get("name", "")), inner[key]
+
+
 def _input_shapes(config: dict[str, Any]) -> Iterator[list[Any]]:
     for thing in _objects(config):
         inner = thing.get("config")
-        for key in ("batch_shape", "batch_input_shape"):
+        for key in _SHAPES:
             if isinstance(inner, dict) and isinstance(inner.get(key), list):
                 yield inner[key]

@@ -13,6 +13,7 @@ import runpy
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,7 +21,7 @@ import keras
 import tensorflow as tf
 
 from oomtune import stepping
-from oomtune.domain import Purpose, Stage, WorkOrder
+from oomtune.domain import Finding, Purpose, Stage, WorkOrder
 from oomtune.errors import OomtuneError, TrialCrashed
 from oomtune.worker import device, guard
 from oomtune.worker.loop import settled
@@ -50,7 +51,7 @@ def run(order: WorkOrder, progress: Progress, reply: Finish) -> None:
     os.chdir(order.folder)
     sys.argv = [str(path), *script.filled(candidate)]
     sys.path.insert(0, str(path.parent))
-    ended = ""
+    ended = said = ""
     try:
         runpy.run_path(str(path), run_name="__main__")
     except PermissionError as error:
@@ -60,13 +61,16 @@ def run(order: WorkOrder, progress: Progress, reply: Finish) -> None:
         raise denied from error
     except SystemExit as error:
         ended = f": sys.exit({error.code!r})" if error.code is not None else ""
+        said = f"{_said(order)}; "
         if error.code not in (None, 0):
             raise TrialCrashed(f"{_KEY}: {script.path} ended by itself{ended}", hint=_said(order)) from error
     if steps.witness.steps_seen == 0:
         raise TrialCrashed(
             f"{_KEY}: {script.path} ended{ended} before it had trained a step",
-            hint="its steps are seen in Model.fit and train_on_batch; in a loop of your own call oomtune.step() in it",
+            hint=f"{said}its steps are seen in Model.fit and train_on_batch; in a loop of your own call oomtune.step() "
+            "in it",
         )
+    steps.tell_of_other_batches()
     progress.peak_bytes = device.memory(order)[1]
     progress.stage = Stage.DONE
 
@@ -89,6 +93,8 @@ class _Steps:
         self.reply = reply
         self.witness = Witness(order, progress)
         self.wanted = steps_wanted(order)
+        self.samples = 0
+        """How many the largest batch had; 0 as long as that was not seen."""
 
     def begin(self, model: keras.Model) -> None:
         if self.witness.steps_seen == 0:
@@ -112,7 +118,25 @@ class _Steps:
         self.end(settled(loss))
         self.witness.step_begins()
 
+    def tell_of_other_batches(self) -> None:
+        """What was measured is the script as it is. That it trains on other batches than it was told is no failure of
+        the trial, but the user should know."""
+        script, asked = self.order.model.script, self.order.trial.candidate.batch_size
+        if script is None or self.samples in (0, asked):
+            return
+        given = [argument for argument in script.args if "{batch_size}" in argument]
+        after = [before for before, argument in pairwise(script.args) if argument == "{batch_size}"]
+        self.progress.found(
+            Finding(
+                kind="batch_size",
+                message=f"{_KEY}: {script.path} was told a batch size of {asked}, and its largest batch had "
+                f"{self.samples} samples",
+                hint=f"see that it uses {(after or given or ['{batch_size}'])[0]}, and that it has enough data for one",
+            )
+        )
+
     def finish(self) -> NoReturn:
+        self.tell_of_other_batches()
         self.progress.peak_bytes = device.memory(self.order)[1]
         self.progress.stage = Stage.DONE
         self.reply()
@@ -138,11 +162,21 @@ class _ScriptWitness(FitWitness):
         super().__init__(steps.witness)
         self.steps = steps
         self.seen_before = -1
+        self.samples_before = 0
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self.steps.begin(self.model)
 
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.samples_before = 0
+
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        # Keras weighs the loss of each batch by its samples, and so has counted them. A step of one's own need not.
+        own_step = type(self.model).train_step is not keras.Model.train_step
+        counted = None if own_step else getattr(getattr(self.model, "_loss_tracker", None), "count", None)
+        in_epoch = 0 if counted is None else int(counted)
+        self.steps.samples = max(self.steps.samples, in_epoch - self.samples_before)
+        self.samples_before = in_epoch
         self.steps.end(float((logs or {}).get("loss", 0.0)))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -170,6 +204,8 @@ def _take_over(steps: _Steps) -> None:
 
     def train_on_batch(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         steps.begin(self)
+        x = inspect.signature(real_step).bind(self, *args, **kwargs).arguments["x"]
+        steps.samples = max(steps.samples, len(tf.nest.flatten(x)[0]))
         try:
             returned = real_step(self, *args, **kwargs)
         except tf.errors.OpError as error:

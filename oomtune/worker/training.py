@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import keras
 
-from oomtune.calibration import next_size
+from oomtune.calibration import next_further, next_size
 from oomtune.domain import Candidate, Finding, Point, Purpose, Stage, WorkOrder
 from oomtune.remat import NONE, rematerialise
 from oomtune.worker import agreement, checkpoint, data, device, model
@@ -34,10 +36,17 @@ def run(order: WorkOrder, progress: Progress) -> None:
         _climb(order, network, progress)
     else:
         _train(order, network, progress)
+    _tell_of_model(candidate, network, progress)
+    progress.stage = Stage.DONE
+    if order.trial.further:
+        progress.finish()
+        _go_further(order, network, progress)
+
+
+def _tell_of_model(candidate: Candidate, network: keras.Model, progress: Progress) -> None:
     if candidate.remat != NONE and (said := rematerialise(network, candidate.remat).missed()):
         progress.found(Finding(kind="remat", message=f"remat {candidate.remat}: {said}"))
     progress.parameters = network.count_params()
-    progress.stage = Stage.DONE
 
 
 class FitWitness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships no types
@@ -98,28 +107,46 @@ def _validation(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset | Non
 def _climb(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
     """Several sizes in one process, each measured alone; the graph is traced once, for any batch size."""
     trial, budget_bytes = order.trial, order.budget.budget_bytes
-    lane = trial.candidate.lane
     while (size := next_size(trial.climb, progress.points, budget_bytes, every=trial.every_size)) is not None:
-        progress.batch_size = size
-        progress.stage = Stage.DATA
-        progress.note(progress.reply(None))
         # Only a size near the edge has to show what it needs after an epoch's end too.
         near = bool(progress.points) and progress.points[-1].peak_bytes > _NEAR_SHARE * budget_bytes
-        batches = data.pipeline(order, lane.at(size))
-        agreement.check(order, network, batches)
-        device.reset_peak(order)
-        _fit(
-            network,
-            batches,
-            steps=steps_wanted(order) + (2 if near else 0),
-            epochs=2 if near else 1,
-            witness=Witness(order, progress),
-            validation=_validation(order, lane.at(size)) if near else None,
-        )
-        peak_bytes = device.memory(order)[1]
-        progress.points.append(
-            Point(batch_size=size, peak_bytes=peak_bytes, step_ms=min(progress.step_ms[-2:], default=0.0))
-        )
+        progress.points.append(_measured(order, network, progress, size, near=near))
+
+
+def _go_further(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
+    """Larger sizes after the candidate, which has run as an answer must be; up to the first that does not fit."""
+    candidate, budget_bytes = order.trial.candidate, order.budget.budget_bytes
+    step_ms = (progress.step_ms or [0.0])[-1]
+    own = Point(batch_size=candidate.batch_size, peak_bytes=progress.peak_bytes or 0, step_ms=step_ms)
+    short = replace(order, trial=replace(order.trial, purpose=Purpose.CALIBRATE))
+    from_afar = order.trial.afar_s is not None
+    until = math.inf if order.trial.afar_s is None else time.monotonic() + order.trial.afar_s
+    while time.monotonic() < until:
+        size = next_further(order.trial.further, [own, *progress.points], budget_bytes, from_afar=from_afar)
+        if size is None:
+            return
+        progress.points.append(_measured(short, network, progress, size, near=True))
+
+
+def _measured(order: WorkOrder, network: keras.Model, progress: Progress, size: int, *, near: bool) -> Point:
+    """What a size needs in this process, after those that it has run."""
+    candidate = order.trial.candidate.lane.at(size)
+    progress.batch_size = size
+    progress.stage = Stage.DATA
+    progress.note(progress.reply(None))
+    batches = data.pipeline(order, candidate)
+    agreement.check(order, network, batches)
+    device.reset_peak(order)
+    _fit(
+        network,
+        batches,
+        steps=steps_wanted(order) + (2 if near else 0),
+        epochs=2 if near else 1,
+        witness=Witness(order, progress),
+        validation=_validation(order, candidate) if near else None,
+    )
+    peak_bytes = device.memory(order)[1]
+    return Point(batch_size=size, peak_bytes=peak_bytes, step_ms=min(progress.step_ms[-2:], default=0.0))
 
 
 def _fit(

@@ -1,7 +1,7 @@
 """One try of a batch size as people make it by hand: a plain Keras script that dies when memory runs out.
 
-The specs in `configs/` written as a script. The limit comes from the environment, as
-TensorFlow reads it; its own waits before an out-of-memory error are left in.
+The specs in `configs/`, and `tabular.yaml`, written as a script. The limit comes from the environment, as TensorFlow
+reads it; its own waits before an out-of-memory error are left in.
 """
 
 from __future__ import annotations
@@ -59,5 +59,14 @@ def transformer(batch: int) -> None:
     model.fit(tokens, labels, batch_size=batch, epochs=4, verbose=0)
 
 
+def tabular(batch: int) -> None:
+    hidden = [layers.Dense(512, activation="relu") for _ in range(3)]
+    model = keras.Sequential([keras.Input((128,)), *hidden, layers.Dense(1)])
+    model.compile("adam", "mean_squared_error")
+    random = np.random.default_rng(0)
+    rows, values = random.random((batch, 128), np.float32), random.random((batch, 1), np.float32)
+    model.fit(rows, values, batch_size=batch, epochs=4, verbose=0)
+
+
 if __name__ == "__main__":
-    {"cnn": cnn, "lstm": lstm, "transformer": transformer}[sys.argv[1]](int(sys.argv[2]))
+    {"cnn": cnn, "lstm": lstm, "transformer": transformer, "tabular": tabular}[sys.argv[1]](int(sys.argv[2]))

@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 
 from oomtune.devices import resolve
 from oomtune.domain import Budget, Kind, Purpose, Stage, Trial, TrialRecord
+from oomtune.report.endings import further_words
 from oomtune.spec import load_spec
 from oomtune.trials.process import ForkRunner
 from oomtune.units import MIB
@@ -62,7 +63,7 @@ def _trial(axes: Axes, record: TrialRecord, budget: Budget) -> str:
     """Draw a trial: sizes that fitted as dots, one that did not as a cross, the confirmed answer as a star. Returns it
     in words."""
     outcome, number = record.outcome, record.number
-    for point in outcome.points:
+    for point in (*outcome.points, *outcome.further):
         axes.scatter(point.batch_size, _mib(point.peak_bytes), color=_FITS, s=28, zorder=3)
     climb = f"climbs {', '.join(str(point.batch_size) for point in outcome.points)}" if outcome.points else ""
     fits = outcome.kind is Kind.FITS
@@ -77,8 +78,14 @@ def _trial(axes: Axes, record: TrialRecord, budget: Budget) -> str:
     axes.scatter(
         batch, height, color=_FITS if fits else _FAILS, marker=marker, s=120 if confirmed else 40, zorder=4 + confirmed
     )
+    beyond = outcome.further_failed
+    if beyond is not None:
+        axes.scatter(
+            beyond.batch_size, _mib(beyond.peak_bytes or budget.limit_bytes), color=_FAILS, marker="x", s=40, zorder=4
+        )
     ended = "confirmed" if confirmed else "fits" if fits else "over the headroom" if ran else "out of memory"
-    return f"trial {number} {climb + '; ' if climb else ''}{batch} {ended}"
+    went_on = further_words(record)
+    return f"trial {number} {climb + '; ' if climb else ''}{batch} {ended}{', then ' + went_on if went_on else ''}"
 
 
 def _mib(value: int | None) -> float:

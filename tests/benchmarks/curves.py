@@ -43,6 +43,16 @@ class Climb:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Approach:
+    """A trial near the edge that went on to larger sizes in its process: the peak at each of these, and that of a
+    fresh process of the same size under the same limit; over the limit where memory ran out."""
+
+    limit_bytes: int
+    peaks: dict[int, int]
+    alone: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
     """One lane of one model. `peaks` has, for each size recorded, the peak of every run."""
 
@@ -53,6 +63,7 @@ class Curve:
     peaks: dict[int, tuple[int, ...]]
     walls: tuple[Wall, ...]
     climbs: tuple[Climb, ...] = ()
+    approaches: tuple[Approach, ...] = ()
 
     def typical(self, batch: int) -> int:
         """The median peak, on a straight line between the sizes recorded on either side."""
@@ -108,6 +119,7 @@ def _to_json(curve: Curve) -> dict[str, Any]:
             [wall.limit_bytes, wall.fitted_bytes, wall.failed_bytes, wall.reported_bytes] for wall in curve.walls
         ],
         "climbs": [[climb.limit_bytes, climb.peaks] for climb in curve.climbs],
+        "approaches": [[approach.limit_bytes, approach.peaks, approach.alone] for approach in curve.approaches],
     }
 
 
@@ -121,8 +133,13 @@ def _from_json(name: str, entry: dict[str, Any]) -> Curve:
             Wall(limit_bytes=limit, fitted_bytes=fitted, failed_bytes=failed, reported_bytes=reported)
             for limit, fitted, failed, reported in entry["walls"]
         ),
-        climbs=tuple(
-            Climb(limit_bytes=limit, peaks={int(size): peak for size, peak in peaks.items()})
-            for limit, peaks in entry["climbs"]
+        climbs=tuple(Climb(limit_bytes=limit, peaks=_by_size(peaks)) for limit, peaks in entry["climbs"]),
+        approaches=tuple(
+            Approach(limit_bytes=limit, peaks=_by_size(peaks), alone=_by_size(alone))
+            for limit, peaks, alone in entry["approaches"]
         ),
     )
+
+
+def _by_size(peaks: dict[str, int]) -> dict[int, int]:
+    return {int(size): peak for size, peak in peaks.items()}

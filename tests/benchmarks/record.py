@@ -3,12 +3,14 @@
 Each size of each lane runs several times, every time in a process of its own with room to spare, so that the noise
 between runs is in the recording. Then the lane's wall is looked for under a few limits: how full the allocator can
 really get before it gives up; and under the same limits climbs are recorded, whose processes have run smaller sizes
-before and may need more. `recordings/NAME.json` is written after each lane; lanes that it holds are kept.
+before and may need more, and trials that go on to larger sizes from one near the edge. `recordings/NAME.json` is
+written after each lane; lanes that it holds are kept.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
@@ -17,9 +19,11 @@ from pathlib import Path
 from oomtune.devices.host import cpu_name
 from oomtune.domain import Budget, Device, Kind, Lane, Outcome, ProbeSpec, Purpose, SearchSpace, Stage, Trial
 from oomtune.search import next_trial
+from oomtune.search.evidence import lane_views
+from oomtune.search.step import further_batches
 from oomtune.spec import load_spec
 from oomtune.trials.process import ForkRunner
-from tests.benchmarks.curves import HEADROOM, Climb, Curve, Wall, read_curves, write_curves
+from tests.benchmarks.curves import HEADROOM, Approach, Climb, Curve, Wall, read_curves, write_curves
 from tests.benchmarks.zoo import ZOO, ZooModel
 
 ROOM_BYTES = 4 * 1024**3
@@ -27,6 +31,8 @@ _CPU = Device(kind="cpu", name="the CPU")
 # No larger size is worth the wait once a step takes this long.
 _SLOW_STEP_MS = 500
 _CLIMBS = 2
+# Where trials that go on to larger sizes begin, as shares of where the lane's wall was found.
+_BEGINNINGS = (0.9, 0.96)
 
 Run = Callable[[Lane, int, int], Outcome]
 
@@ -45,12 +51,22 @@ def record(name: str, model: ZooModel) -> None:
         assert trial is not None
         return runner.run(trial)
 
+    def approach(lane: Lane, batch: int, limit_bytes: int) -> Outcome:
+        runner.budget = Budget(limit_bytes=limit_bytes, headroom=HEADROOM)
+        (view,) = lane_views(_only(lane, spec.space), [], runner.budget).values()
+        further = further_batches(view, batch, spec.space.resolution)
+        return runner.run(Trial(purpose=Purpose.SEARCH, candidate=lane.at(batch), further=further))
+
     curves = {curve.lane: curve for curve in read_curves(name)}
     try:
         for lane in _lanes(spec):
             curve = curves.get(lane) or _curve(name, lane, model, run)
             if not curve.climbs:
-                curves[lane] = dataclasses.replace(curve, climbs=_climbs(curve, climb))
+                curve = dataclasses.replace(curve, climbs=_climbs(curve, climb))
+            if not curve.approaches:
+                curve = dataclasses.replace(curve, approaches=_approaches(curve, approach, run))
+            if curve != curves.get(lane):
+                curves[lane] = curve
                 write_curves(name, list(curves.values()))
     finally:
         runner.close()
@@ -72,6 +88,25 @@ def _climbs(curve: Curve, climb: Callable[[Lane, int], Outcome]) -> tuple[Climb,
         climbs.append(Climb(limit_bytes=limit_bytes, peaks=peaks))
         print(f"{curve.model:14} {curve.lane!s:32} climbed to {max(peaks, default=0)}", flush=True)
     return tuple(climbs)
+
+
+def _approaches(curve: Curve, approach: Run, run: Run) -> tuple[Approach, ...]:
+    approaches = []
+    for wall, share in itertools.product(curve.walls, _BEGINNINGS):
+        edge = curve.edge(min(wall.fitted_bytes, (1 - HEADROOM) * wall.limit_bytes))
+        begins = max(1, round(share * edge) // 2 * 2)  # in half precision the search leaves odd sizes out
+        outcome = approach(curve.lane, begins, wall.limit_bytes)
+        peaks = {point.batch_size: point.peak_bytes for point in outcome.further}
+        if (last := outcome.further_failed) is not None:
+            peaks[last.batch_size] = last.peak_bytes or wall.limit_bytes + 1
+        alone = {size: _peak(run(curve.lane, size, wall.limit_bytes), wall.limit_bytes) for size in peaks}
+        approaches.append(Approach(limit_bytes=wall.limit_bytes, peaks=peaks, alone=alone))
+        print(f"{curve.model:14} {curve.lane!s:32} from {begins} on to {max(peaks, default=begins)}", flush=True)
+    return tuple(approaches)
+
+
+def _peak(outcome: Outcome, limit_bytes: int) -> int:
+    return outcome.peak_bytes or 0 if outcome.kind is Kind.FITS else limit_bytes + 1
 
 
 def _lanes(spec: ProbeSpec) -> list[Lane]:

@@ -126,6 +126,7 @@ def replay(
     climbing = Climbing(curves=by_lane, limit_bytes=budget.limit_bytes, noise=noise)
 
     def run(trial: Trial) -> Outcome:
+        # The sizes that a trial near the edge goes on to were seen to need what fresh processes do.
         law = climbing.of(trial.candidate.lane) if trial.purpose is Purpose.CALIBRATE else fresh
         return FakeDevice(limit_bytes=budget.limit_bytes, headroom=budget.headroom, law=law).run(trial)
 

@@ -32,4 +32,10 @@ def play(space: SearchSpace, device: FakeDevice) -> list[TrialRecord]:
 
 def out_of_memory(outcomes: Iterable[Outcome]) -> int:
     """How many trials ended in a real out-of-memory error; a peak over the headroom is none."""
-    return sum(outcome.kind is Kind.DEVICE_OOM and outcome.stage is not Stage.DONE for outcome in outcomes)
+    return sum(_ran_out(outcome) for outcome in outcomes)
+
+
+def _ran_out(outcome: Outcome) -> bool:
+    last = outcome.further_failed
+    after = last is not None and last.kind is Kind.DEVICE_OOM and last.peak_bytes is None
+    return after or (outcome.kind is Kind.DEVICE_OOM and outcome.stage is not Stage.DONE)

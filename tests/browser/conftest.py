@@ -31,6 +31,7 @@ class Page:
         self.said()  # what earlier pages said is not ours
         self.turn(scheme, width)
         self.driver.get(path.as_uri())
+        self.wait("return document.documentElement.dataset.drawn === 'yes'")  # plots are drawn after the page is there
 
     def cdp(self, verb: str, **arguments: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self.driver.execute_cdp_cmd(verb, arguments)

@@ -29,7 +29,6 @@ def main(word: str, target: str) -> None:
             path.write_text(html_page(finished.result, tuned_text=finished.tuned_text), encoding="utf-8")
             page = Page(driver)
             page.open(path, width=_WIDTH)
-            page.wait("return document.documentElement.dataset.drawn === 'yes'")
             picture = Image.open(io.BytesIO(page.png(height=_HEIGHT)))
     finally:
         driver.quit()

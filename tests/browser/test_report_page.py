@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,6 +134,78 @@ def test_a_lane_whose_edge_is_not_known_has_a_ring_that_the_legend_names(page: P
     (rings,) = [heights for symbol, heights in traces if symbol == "circle-open"]
     assert sorted(rings) == sorted(point.batch_size for point in early.frontier if not point.edge_known)
     page.screenshot("report-early")
+
+
+def shown_as(page: Page, tmp_path: Path, result: ProbeResult) -> Page:
+    path = tmp_path / "report.html"
+    path.write_text(html_page(result), encoding="utf-8")
+    page.open(path)
+    return page
+
+
+def test_the_frontier_of_one_length_is_drawn(page: Page, tmp_path: Path) -> None:
+    spec = probe_spec(search__sequence_length=[128], search__precision=["float32"])
+    shown_as(page, tmp_path, finished(spec))
+    traces = page.run(
+        "return document.querySelector('[data-plot=frontier]').data.map(t => [t.mode, t.x.length, t.showlegend])"
+    )
+    assert [mode for mode, points, _ in traces if points == 1] == ["markers"] * 2
+    # The mark of the largest batch and that of the budget's edge, beside the runs.
+    assert page.run("return document.querySelectorAll('[data-plot=frontier] .trace.scatter').length") == 3
+    assert page.said() == []
+
+
+def test_lines_are_told_apart_without_colour(page: Page, tmp_path: Path) -> None:
+    spec = probe_spec(search__precision=["float32", "mixed_bfloat16", "mixed_float16"])
+    shown_as(page, tmp_path, finished(spec))
+    dashes = (
+        "return document.querySelector('[data-plot={0}]').data"
+        ".filter(t => t.mode === 'lines').map(t => [t.name, t.line.dash, t.line.color])"
+    )
+    frontier = {(name, dash) for name, dash, _ in page.run(dashes.format("frontier"))}
+    assert len(frontier) == len({dash for _, dash in frontier}) == 4
+    curve = page.run(dashes.format("curve"))
+    assert len({(dash, colour) for _, dash, colour in curve}) == len(curve) == 12
+    legend = (
+        "return [...document.querySelectorAll('[data-plot=curve] .legend .js-line')].map(l => l.style.strokeDasharray)"
+    )
+    assert len(page.run(legend)) == 12  # a piece of each line stands before its name
+
+
+def test_lanes_that_are_not_drawn_at_first_are_told_of_and_can_be_had_by_key(page: Page, tmp_path: Path) -> None:
+    shown_as(page, tmp_path, finished())
+    caption = page.driver.find_element(By.CSS_SELECTOR, "#curve figcaption").text
+    assert "Drawn are 4 of 8 lanes" in caption
+    before = page.drawn("curve")
+    button = page.driver.find_element(By.CSS_SELECTOR, "#curve button.lanes")
+    assert button.text == "Show all 8 lanes"
+    button.send_keys(Keys.ENTER)
+    assert page.drawn("curve") > before
+    assert "all lanes" in page.run("return document.querySelector('[role=status]').textContent")
+    button.send_keys(Keys.ENTER)
+    assert (page.drawn("curve"), button.text) == (before, "Show all 8 lanes")
+
+
+def test_numbers_in_text_are_sorted_as_numbers(page: Page, tmp_path: Path) -> None:
+    shown_as(page, tmp_path, finished(probe_spec(search__sequence_length=[64, 128, 1024])))
+    for table, heading in (("lane-table", "lane"), ("trial-table", "ended")):
+        headings = page.driver.find_elements(By.CSS_SELECTOR, f"#{table} th")
+        at = next(index for index, one in enumerate(headings) if one.text.startswith(heading))
+        headings[at].find_element(By.TAG_NAME, "button").click()
+        cells = f"[...document.querySelectorAll('#{table} tbody tr')].map(row => row.cells[{at}])"
+        texts = page.run(f"return {cells}.map(cell => cell.dataset.value ?? cell.textContent)")
+        numbers = [int(found[1]) for text in texts if (found := re.match(r"(?:sequence )?(\d+)", text))]
+        assert numbers == sorted(numbers)
+        assert len({len(str(number)) for number in numbers}) > 1
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_what_is_said_under_a_table_is_not_cut_off(page: Page, tmp_path: Path, width: int) -> None:
+    shown_as(page, tmp_path, finished())
+    page.turn("light", width)
+    captions = "return [...document.querySelectorAll('caption')].map(c => c.getBoundingClientRect()).map(r => [r.left, r.right])"
+    for left, right in page.run(captions):
+        assert 0 <= left < right <= width
 
 
 def test_the_words_of_users_stay_text(page: Page, tmp_path: Path) -> None:

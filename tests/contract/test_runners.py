@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,36 @@ def test_a_climb_goes_through_several_sizes_in_one_trial_until_it_is_over_the_ed
     # From the lower part of the curve, where noise can hide the slope, a leap may be long and end over the edge.
     low = outcome.points[-1].peak_bytes < 0.5 * BUDGET.budget_bytes
     assert sizes[-1] < outcome.failed_batch_size <= (16 if low else 2) * sizes[-1]
+
+
+def test_a_trial_that_fits_goes_on_to_larger_sizes_until_one_does_not(runner: Runner) -> None:
+    outcome = runner.run(dataclasses.replace(search(1024), further=tuple(range(1088, 16384, 64))))
+    assert (outcome.kind, outcome.stage) == (Kind.FITS, Stage.DONE)
+    assert outcome.steps_run == runner.run(search(1024)).steps_run  # what it shows is of its own size
+    sizes = [1024, *(point.batch_size for point in outcome.further)]
+    assert len(sizes) > 1
+    assert sizes == sorted(set(sizes))
+    assert all(point.peak_bytes <= BUDGET.budget_bytes for point in outcome.further)
+    assert outcome.peak_bytes is not None
+    assert outcome.peak_bytes < outcome.further[-1].peak_bytes
+    failed = outcome.further_failed
+    assert failed is None or (failed.batch_size > sizes[-1] and failed.kind is Kind.DEVICE_OOM)
+
+
+def test_what_a_trial_has_shown_stands_when_a_larger_size_then_runs_out_of_memory(runner: Runner) -> None:
+    trial = Trial(purpose=Purpose.CONFIRM, candidate=Candidate(batch_size=FITS), further=(NEVER_FITS,))
+    outcome = runner.run(trial)
+    assert (outcome.kind, outcome.stage, outcome.error) == (Kind.FITS, Stage.DONE, None)
+    assert outcome.further == ()
+    assert outcome.further_failed is not None
+    assert outcome.further_failed.batch_size == NEVER_FITS
+    assert outcome.further_failed.peak_bytes is None
+
+
+def test_a_trial_that_does_not_fit_goes_no_further(runner: Runner) -> None:
+    outcome = runner.run(dataclasses.replace(search(NEVER_FITS), further=(2 * NEVER_FITS,)))
+    assert outcome.kind is Kind.DEVICE_OOM
+    assert (outcome.further, outcome.further_failed) == ((), None)
 
 
 def test_a_trial_that_has_no_time_left_is_not_run(runner: Runner) -> None:

@@ -49,18 +49,22 @@ def said(
     ranges: dict[str, tuple[int, int]],
     data: DatasetSpec = JSONL,
     inputs: Any = None,
+    *,
+    fractions: dict[str, float] | None = None,
+    batch_size: int = 2,
+    run_eagerly: bool = False,
 ) -> str:
     """What is said of such batches; nothing when they suit."""
     order = WorkOrder(
-        trial=Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=2)),
+        trial=Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=batch_size)),
         folder="/here",
         model=ModelSpec(),
         dataset=data,
-        training=TrainingSpec(),
+        training=TrainingSpec(run_eagerly=run_eagerly),
         settings=TrialSettings(),
         device=CPU,
         budget=Budget(limit_bytes=1),
-        scan=Scan(samples=2, read=2, ranges=ranges),
+        scan=Scan(samples=2, read=2, ranges=ranges, fractions=fractions or {}),
     )
     if inputs is None:
         inputs = {name: np.zeros((2, 4), "int32") for name in ("left", "right")}
@@ -99,6 +103,61 @@ def test_labels_that_the_loss_is_told_to_ignore_may_be_anything() -> None:
     assert "labels down to -1, and the loss is for labels 0 and 1" in said(
         model("binary_crossentropy"), np.zeros((2, 3), "int32"), {"targets.": (-1, 1)}
     )
+
+
+def test_fractions_are_no_classes() -> None:
+    floats = np.zeros(2, "float32")
+    assert "dataset.jsonl.targets has classes up to 3, and the model tells 3 apart" in said(
+        model(), floats, {"targets.": (0, 3)}
+    )
+    found = said(model(), floats, {}, fractions={"targets.": 0.5})
+    assert "/here/a.jsonl: dataset.jsonl.targets has 0.5 among its classes, which are whole numbers" in found
+    soft = model("binary_crossentropy")
+    assert said(soft, np.zeros((2, 3), "float32"), {}, fractions={"targets.": 0.5}) == ""
+
+
+def test_a_model_for_one_batch_size_says_which_to_search() -> None:
+    inner = keras.Input(batch_shape=(16, 4))
+    stateful = keras.Model(inner, keras.layers.Dense(3)(inner))
+    stateful.compile("sgd", SPARSE)
+    vectors = np.zeros((2, 4), "float32")
+    assert said(stateful, LABELS, {}, inputs=vectors, batch_size=16) == ""
+    found = said(stateful, LABELS, {}, inputs=vectors, batch_size=2)
+    assert found == "model: the model takes batches of 16 only, not of 2 | set search.batch_size: 16"
+
+
+class Own(keras.Model):  # type: ignore[misc]  # Keras ships no types
+    """A model whose inputs can't be seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = keras.layers.Dense(3), keras.layers.Dense(1)
+
+    def call(self, given: Any) -> Any:
+        read = self.one(keras.ops.concatenate([given["left"], given["right"]], axis=-1))
+        return {"kind": read, "score": self.other(read)}
+
+
+def own() -> keras.Model:
+    network = Own()
+    network.compile("sgd", {"kind": SPARSE, "score": "mse"})
+    return network
+
+
+def test_a_model_whose_inputs_are_not_seen_is_held_against_the_data_by_calling_it() -> None:
+    targets = {"kind": LABELS, "score": np.zeros((2, 1), "float32")}
+    inputs = {name: np.zeros((2, 4), "float32") for name in ("left", "right")}
+    assert said(own(), targets, {"targets.kind": (0, 2)}, inputs=inputs) == ""
+    assert "dataset.jsonl.targets ('kind') has classes up to 3, and the model tells 3 apart" in said(
+        own(), targets, {"targets.kind": (0, 3)}, inputs=inputs
+    )
+    wide = targets | {"score": np.zeros((2, 7), "float32")}
+    found = said(own(), wide, {}, inputs=inputs)
+    assert "/here/a.jsonl: dataset.jsonl.targets ('score') has samples of [7], and by the loss" in found
+    found = said(own(), targets, {}, inputs={"left": inputs["left"]})
+    assert "/here/a.jsonl: dataset.jsonl.inputs has 'left' of [4], and the model can't be called with it" in found
+    assert "KeyError: right" in found
+    assert said(own(), targets, {}, inputs={"left": inputs["left"]}, run_eagerly=True) == "", "it may be no graph"
 
 
 @pytest.mark.parametrize("as_dict", [True, False])

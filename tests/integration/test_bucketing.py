@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from oomtune.errors import UsageProblem
+from oomtune.domain import Candidate, Purpose, Trial
+from oomtune.errors import TrialCrashed, UsageProblem
 from oomtune.keras import bucketed
 from oomtune.tuned import TunedConfig
+from oomtune.worker import model
+from tests.specs import small_work_order
 
 
 def tuned(**entries: Any) -> TunedConfig:
@@ -78,3 +81,29 @@ def test_only_parts_by_step_are_cut_and_a_length_may_be_given(open_length: bool,
 def test_a_config_without_buckets_says_so() -> None:
     with pytest.raises(UsageProblem, match="no buckets"):
         bucketed(samples([1]), tuned())
+
+
+WORDS = {"shape": ["sequence_length"], "dtype": "int32"}
+PAIR = [
+    {"Input": {**WORDS, "name": "question"}},
+    {"Input": {**WORDS, "name": "answer"}},
+    {"Input": {"shape": [3], "name": "about"}},
+    {"Embedding": {"input_dim": 10, "output_dim": 3, "inbound": "question", "name": "asked"}},
+    {"Embedding": {"input_dim": 10, "output_dim": 3, "inbound": "answer", "name": "said"}},
+    {"Attention": {"inbound": ["asked", "said"]}},
+    {"GlobalAveragePooling1D": {"name": "read"}},
+    {"Add": {"inbound": ["read", "about"]}},
+]
+
+
+def test_a_model_with_several_named_inputs_is_opened_to_other_lengths() -> None:
+    trial = Trial(
+        purpose=Purpose.SEARCH, candidate=Candidate(batch_size=2, sequence_length=8), buckets=((4, 2), (8, 2))
+    )
+    order = small_work_order(trial, model={"layers": PAIR}, search__sequence_length=[8])
+    opened = model.build(order, trial.candidate, any_length=True)
+    assert {tensor.name: tensor.shape[1] for tensor in opened.inputs} == {"question": None, "answer": None, "about": 3}
+    fixed = [{"Input": WORDS}, {"Embedding": {"input_dim": 10, "output_dim": 2}}, "Flatten", {"Dense": {"units": 1}}]
+    order = small_work_order(trial, model={"layers": fixed}, search__sequence_length=[8])
+    with pytest.raises(TrialCrashed, match="the model takes 8 steps a sample only"):
+        model.build(order, trial.candidate, any_length=True)

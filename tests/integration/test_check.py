@@ -124,6 +124,25 @@ def test_a_model_that_grew_does_not_fit_until_an_update_finds_what_does(checked:
     assert updated.document["updated"]["trials"] <= 8
 
 
+def test_an_update_takes_over_what_was_edited_in_the_spec(checked: Checked) -> None:
+    source, path = checked.cli.folder / "edited.yaml", checked.cli.folder / "edited.tuned.yaml"
+    source.write_text((checked.cli.folder / "model.yaml").read_text())
+    values = yaml.safe_load(checked.tuned.read_text())
+    values["tuned"]["evidence"]["spec"] = "edited.yaml"
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    source.write_text(source.read_text().replace("max: 2048", "max: 32"))
+    ran = checked.cli("check", path, "--tolerance", "20%", "-q")
+    assert ran.code == 0, ran.err
+    assert "with its spec as it was before it was edited" in ran.out
+    updated = checked.cli("check", path, "--update", "--json")
+    assert updated.code == 0, updated.err
+    after = yaml.safe_load(path.read_text())
+    assert after["search"]["batch_size"]["max"] == 32 == after["tuned"]["batch_size"]
+    assert after["device"]["memory_limit"] == values["device"]["memory_limit"]  # a flag of the probe
+    again = checked.cli("check", path, "--tolerance", "20%", "--json")
+    assert (again.code, again.document["spec_diff"], again.document["changes"]) == (0, [], [])
+
+
 def test_another_device_is_exit_five_unless_it_is_allowed(checked: Checked) -> None:
     def change(values: dict[str, Any]) -> None:
         values["device"] = {"kind": "gpu"}

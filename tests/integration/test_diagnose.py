@@ -102,6 +102,50 @@ def test_a_log_of_any_encoding_is_read(cli: Cli, tmp_path: Path, encoding: str) 
     assert (document["verdict"], document["tensor"]["shape"]) == ("device_oom", [8, 12, 2048, 2048])
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_each_part_of_a_log_is_read_as_it_was_written(
+    tmp_path: Path, encoding: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one shell began it, a second one went on in bytes, and the first one added to it."""
+    path = tmp_path / "a.log"
+    began = "\ufeff学习 上 1\r\n".encode(encoding)
+    path.write_bytes(began + GRAPH.encode() + "\n训练 ends\r\n".encode(encoding))
+    assert diagnose.command(str(path), as_json=True) == 0
+    assert '"line_number": 10,' in capsys.readouterr().out
+    path.write_bytes(began + "époque 1\n".encode("latin-1") + GRAPH.replace("\n", "\r\n").encode(encoding))
+    assert diagnose.command(str(path), as_json=True) == 0
+    assert '"line_number": 11,' in capsys.readouterr().out
+
+
+def test_a_long_part_without_line_ends_is_read_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.log"
+    bar = "\r 12/900 ━━━━ loss: 0.2"
+    parts = ("\ufeff" + bar * 2**16).encode("utf-16-le"), b"\n", (bar * 2**16).encode(), b"\n", GRAPH.encode()
+    path.write_bytes(b"".join(parts))
+    assert diagnose.command(str(path), as_json=True) == 0
+    assert '"shape": [8, 12, 2048, 2048]' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("word", "encoding"),
+    [
+        ("Getötet", "latin-1"),
+        ("Tué", "latin-1"),
+        ("Tué", "utf-8"),
+        ("Убито", "cp1251"),
+        ("已杀死", "gbk"),
+        ("已殺死", "big5"),
+    ],
+)
+@pytest.mark.parametrize("line", ["/bin/bash: 1: 4242 {}                  python train.py", "{}"])
+def test_a_shell_says_killed_in_its_own_language_and_encoding(
+    tmp_path: Path, word: str, encoding: str, line: str
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(f"Epoch 1/3\n{line.format(word)}\n".encode(encoding))
+    assert diagnose.command(str(path), quiet=True) == 0
+
+
 def test_what_a_log_says_is_text_whatever_is_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "markup.log"
     path.write_text("ResourceExhaustedError: failed to allocate memory [bold]x[/bold] [/red] [Op:AddV2]")

@@ -189,6 +189,8 @@ def test_explain_measures_remedies_and_its_answer_is_one_document(cli: Cli, spec
     assert (document["command"], document["verdict"]) == ("explain", "explained")
     total = sum(part["bytes"] for part in document["anatomy"]["parts"])
     assert total == pytest.approx(document["memory"]["peak_bytes"], rel=0.1)
+    assert document["memory"]["peak_bytes"] == document["before"]["peak_bytes"]
+    assert document["before"]["largest_batch_size"]["value"] > document["candidate"]["batch_size"]
     remedies = {remedy["name"]: remedy for remedy in document["remedies"]}
     assert remedies["sgd for adam"]["saved_bytes"] > 0
     assert remedies["sgd for adam"]["lines"] == ["training: {optimizer: sgd}"]

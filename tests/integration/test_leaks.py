@@ -129,6 +129,15 @@ def fails_late(in_validation):
     model.fails_in_validation = in_validation
     return built(model)
 
+class OwnLoss(Base):
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(data[0], training=True) - data[1]) ** 2)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+def own_loss(): return built(OwnLoss())
+
 class Holes(Base):
     def train_step(self, data):
         large = tf.zeros([6 * 2**18])
@@ -225,6 +234,11 @@ def test_what_grows_is_named_with_its_rate_and_the_line_that_makes_it_grow(
     assert finding.bytes_per_step == pytest.approx(per_step, rel=0.01)
     if builder != "one_tensor":  # the allocator gives that one pieces of several sizes, by turns
         assert outcome.leak_bytes_per_step == pytest.approx(per_step, rel=0.3)
+
+
+def test_a_model_whose_own_step_knows_no_metrics_trains_as_it_does_without_us(confirm: Confirm) -> None:
+    outcome = confirm({"builder": "leaky_models:own_loss"})
+    assert outcome.kind is Kind.FITS, outcome.error
 
 
 def test_a_step_of_the_users_own_is_watched_too_and_so_is_a_small_leak(confirm: Confirm, folder: Path) -> None:

@@ -6,9 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 
+from oomtune.domain import Candidate, Purpose, Trial
+from oomtune.errors import TrialCrashed
+from oomtune.worker import model
 from tests.conftest import Cli
+from tests.specs import small_work_order
 
 TWO_INPUTS: list[Any] = [
     {"Input": {"name": "words", "shape": ["sequence_length"], "dtype": "int32"}},
@@ -69,8 +74,42 @@ def test_an_application_probes_without_a_download(cli: Cli, spec_file: Callable[
     assert ran.document["best"]["batch_size"] == 8
 
 
+SETS_POLICIES = """\
+import keras
+keras.config.set_dtype_policy("mixed_bfloat16")
+keras.config.set_floatx("float16")
+
+def build(policy=None):
+    if policy:
+        keras.config.set_dtype_policy(policy)
+    return keras.Sequential([keras.Input((64,)), keras.layers.LSTM(4), keras.layers.Dense(1, dtype="float32")])
+"""
+
+
+def test_a_model_is_under_the_precision_of_its_trial_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sets_policies.py").write_text(SETS_POLICIES.replace("(64,)", "(4, 4)"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def built(precision: str, **args: str) -> keras.Model:
+        trial = Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=2, precision=precision))
+        entries = {"builder": "sets_policies:build", "args": args}
+        return model.build(small_work_order(trial, tmp_path, model=entries), trial.candidate)
+
+    try:
+        assert built("float32").layers[0].dtype_policy.name == "float32", "whatever the module sets when imported"
+        assert keras.config.floatx() == "float32"
+        assert built("mixed_float16").layers[0].dtype_policy.name == "mixed_float16"
+        with pytest.raises(TrialCrashed, match="under mixed_float16, and this trial is to be under float32") as refused:
+            built("float32", policy="mixed_float16")
+        assert "search.precision: [mixed_float16]" in refused.value.hint
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("entry", "said"),
     [
         ({"application": {"name": "ResNet5"}}, "keras.applications has no 'ResNet5'; did you mean 'ResNet50'?"),
         ({"application": {"name": "VGG16", "args": {"weights": "imagenet"}}}, "nothing is downloaded"),
@@ -90,9 +129,9 @@ def test_an_application_probes_without_a_download(cli: Cli, spec_file: Callable[
     ],
 )
 def test_what_is_wrong_with_a_model_is_said_before_anything_runs(
-    cli: Cli, spec_file: Callable[..., Path], model: dict[str, Any], said: str
+    cli: Cli, spec_file: Callable[..., Path], entry: dict[str, Any], said: str
 ) -> None:
-    ran = cli("probe", spec_file(model=model), "--json")
+    ran = cli("probe", spec_file(model=entry), "--json")
     assert ran.code == 2
     assert said in ran.err + ran.out
     assert not cli.ledgers()

@@ -145,6 +145,7 @@ def test_a_factory_of_steps_with_two_optimizers_is_run_validated_and_climbed(hos
         ("def make(size): ...", "gan:make needs 'size'"),
         ("import sys; sys.exit(3)", "importing 'gan' ended the process: sys.exit(3)"),
         ("def make():\n    return lambda: float('nan')", "the loss is nan at step 1"),
+        ("def make():\n    return lambda a, b, c: 0.0", "model.train_step: the step of gan:make takes 3 arguments"),
     ],
 )
 def test_a_factory_that_is_wrong_is_named(host: WorkerHost, tmp_path: Path, text: str, said: str) -> None:
@@ -153,6 +154,19 @@ def test_a_factory_that_is_wrong_is_named(host: WorkerHost, tmp_path: Path, text
     assert outcome.kind is Kind.CRASH
     assert outcome.error is not None
     assert said in outcome.error.message
+
+
+def test_a_step_that_does_not_take_the_data_is_named_with_its_shapes(host: WorkerHost, tmp_path: Path) -> None:
+    (tmp_path / "gan.py").write_text(GAN)
+    data = {"synthetic": {"inputs": {"shape": [5]}, "targets": {"shape": [1]}}}
+    outcome = run(host, tmp_path, {"train_step": "gan:make"}, dataset=data)
+    assert outcome.kind is Kind.CRASH
+    assert outcome.error is not None
+    assert outcome.error.message.startswith("model.train_step: gan:make failed in its first step: ValueError: Input 0")
+    assert "\n" not in outcome.error.message
+    assert "dataset.synthetic.inputs has samples of [5]" in outcome.error.hint
+    assert 'gan.py", line' in outcome.error.traceback
+    assert "site-packages" not in outcome.error.traceback
 
 
 def test_a_script_is_stopped_after_the_trials_steps_and_writes_nothing(host: WorkerHost, tmp_path: Path) -> None:
@@ -208,7 +222,8 @@ def test_a_script_is_measured_in_the_precision_that_it_sets_itself(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sys.exit()", "train.py ended before it had trained a step"),
+        ("print('nothing to do')\nsys.exit()", "train.py ended before it had trained a step"),
+        ("os._exit(0)", "model.script: train.py: the trial's process exited with code 0 without a reply"),
         ("sys.exit('no data here')", "ended by itself: sys.exit('no data here')"),
         ("model.predict(x[:8], verbose=0)", "ended before it had trained a step"),
         ("keras.config.set_dtype_policy('mixed_float16')\nmodel.fit(x, y)", "trains under mixed_float16"),
@@ -228,6 +243,25 @@ def test_a_script_that_does_not_train_is_named_with_what_to_do(
     assert outcome.error is not None
     assert said in outcome.error.message
     assert outcome.error.hint or "train.py" in outcome.error.traceback
+    assert ("nothing to do" in text) == ("it said: nothing to do; its steps are seen in" in outcome.error.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("model.fit(x, y, batch_size=size)", ""),
+        ("model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(8))", "its largest batch had 8 samples"),
+        ("while True:\n    model.train_on_batch(x[:5], y[:5])", "its largest batch had 5 samples"),
+    ],
+)
+def test_a_script_that_does_not_use_its_batch_size_is_told_on(
+    host: WorkerHost, tmp_path: Path, text: str, said: str
+) -> None:
+    outcome = run(host, tmp_path, script(tmp_path, text))
+    assert outcome.kind is Kind.FITS, outcome.error
+    found = [f"{finding.message} | {finding.hint}" for finding in outcome.findings]
+    assert bool(found) == bool(said)
+    assert all(f"told a batch size of 32, and {said}" in one and "uses --batch-size" in one for one in found)
 
 
 def test_a_script_needs_no_spec(cli: Cli) -> None:

@@ -52,7 +52,7 @@ def test_the_json_document_has_every_key_of_its_contract(probed: Probed) -> None
     }  # fmt: skip
     assert set(document["best"]) == {"batch_size", "sequence_length", "precision", "remat"}
     for trial in document["trials"]:
-        assert set(trial) == {
+        assert set(trial) - {"further", "further_failed"} == {  # where it went on to larger sizes
             "number", "purpose", "candidate", "outcome", "stage", "peak_bytes", "step_ms", "duration_s", "points", "error",
         }  # fmt: skip
         assert trial["outcome"] in ("fits", "device_oom", "host_oom", "timeout", "crash")
@@ -312,13 +312,13 @@ def test_the_python_api_finds_an_answer(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_two_probes_of_one_spec_at_once_do_not_spoil_each_other(cli: Cli, spec_file: Callable[..., Path]) -> None:
     spec = spec_file()
-    both = [cli.start("probe", spec, "--json", "--max-trials", "2") for _ in range(2)]
+    both = [cli.start("probe", spec, "--json") for _ in range(2)]
     said = [process.communicate(timeout=300) for process in both]
     ran = [Ran(process.returncode, *words) for process, words in zip(both, said, strict=True)]
-    assert [each.code for each in ran] == [7, 7], [each.err for each in ran]
+    assert [each.code for each in ran] == [0, 0], [each.err for each in ran]
     ledgers = {each.document["ledger_path"] for each in ran}
     assert len(ledgers) == 2
     for path in ledgers:
         lines = Path(path).read_text().splitlines()
-        numbers = [json.loads(line).get("number") for line in lines]
-        assert [number for number in numbers if number is not None] == [1, 2]
+        numbers = [number for line in lines if (number := json.loads(line).get("number")) is not None]
+        assert numbers == list(range(1, len(numbers) + 1))

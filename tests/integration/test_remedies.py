@@ -55,6 +55,16 @@ def test_a_trial_crosses_a_real_update_however_many_steps_it_takes(
     assert "gradients were applied" in outcome.error.message
 
 
+def test_an_optimizer_that_keras_does_not_know_is_said_before_it_is_its_turn(host: WorkerHost) -> None:
+    spec = small_probe_spec(search__optimizer=["sgd", "adagard"])
+    runner = ForkRunner(spec=spec, device=CPU, budget=BUDGET, notice=print, host=host)
+    outcome = runner.run(Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=8, optimizer="sgd")))
+    assert outcome.kind is Kind.CRASH
+    assert outcome.error is not None
+    assert "search.optimizer" in outcome.error.message
+    assert "adagard" in outcome.error.message
+
+
 def test_accumulation_costs_a_copy_of_the_weights_and_a_trial_shows_it(host: WorkerHost) -> None:
     peaks = {}
     for effective in (None, 64):

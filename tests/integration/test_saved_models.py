@@ -46,9 +46,21 @@ def text_model(length: int | None) -> keras.Model:
     return model
 
 
-def build(path: Path, *, allow_code: bool = False, **candidate: Any) -> keras.Model:
-    spec = ModelSpec(keras_file=path.name, allow_code=allow_code)
-    return saved.build(spec, str(path.parent), Candidate(batch_size=4, **candidate))
+def build(
+    path: Path,
+    *,
+    allow_code: bool = False,
+    sequences: frozenset[str] | None = None,
+    compiled_anew: bool = False,
+    **candidate: Any,
+) -> keras.Model:
+    return saved.build(
+        ModelSpec(keras_file=path.name, allow_code=allow_code),
+        str(path.parent),
+        Candidate(batch_size=4, **candidate),
+        sequences=sequences,
+        compiled_anew=compiled_anew,
+    )
 
 
 def save(model: keras.Model, path: Path) -> Path:
@@ -96,6 +108,22 @@ def test_a_branched_model_is_rebuilt_too(tmp_path: Path) -> None:
     assert model.layers[-1].compute_dtype == "bfloat16"
 
 
+@pytest.mark.parametrize("length", [None, 12])
+@pytest.mark.parametrize("sequences", [None, frozenset({"words"})])
+def test_only_what_is_a_sequence_takes_the_length_under_trial(
+    tmp_path: Path, length: int | None, sequences: frozenset[str] | None
+) -> None:
+    about, words = keras.Input((12,), name="about"), keras.Input((length,), dtype="int32", name="words")
+    read = keras.layers.LSTM(2)(keras.layers.Embedding(50, 4)(words))
+    both = keras.Model([about, words], keras.layers.Dense(1)(keras.layers.Concatenate()([about, read])))
+    model = build(save(both, tmp_path / "model.keras"), sequence_length=16, sequences=sequences)
+    known = length is None or sequences is not None
+    assert {entry.name: entry.shape[1] for entry in model.inputs} == {
+        "about": 12 if known else 16,
+        "words": length and 16,
+    }
+
+
 @pytest.mark.parametrize("file", ["model.keras", "model.h5", "model.json"])
 def test_a_length_that_the_layers_do_not_allow_is_said_with_what_to_do(tmp_path: Path, file: str) -> None:
     fixed = keras.Sequential([keras.Input((12,)), keras.layers.Reshape((3, 4)), keras.layers.LSTM(2)])
@@ -127,6 +155,36 @@ def test_a_class_of_ones_own_is_imported_only_when_that_is_allowed(
     with pytest.raises(TrialCrashed, match="the class 'Gate', which is not part of Keras"):
         build(path)
     assert type(build(path, allow_code=True).layers[0]).__name__ == "Gate"
+
+
+@pytest.mark.parametrize("file", ["model.keras", "model.h5"])
+def test_a_loss_of_ones_own_is_in_the_way_only_where_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    (tmp_path / "own_losses_here.py").write_text("def apart(truth, made):\n    return abs(truth - made)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_losses_here", raising=False)
+    import own_losses_here  # type: ignore[import-not-found]
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", own_losses_here.apart)
+    path = save(model, tmp_path / file)
+    assert not build(path, compiled_anew=True).compiled, "the spec's own loss takes its place"
+    if file == "model.keras":
+        with pytest.raises(TrialCrashed, match="the function 'apart', which is not part of Keras") as refused:
+            build(path)
+        assert "model.allow_code: true" in refused.value.hint
+        assert build(path, allow_code=True).loss is own_losses_here.apart
+
+
+def test_a_layer_that_learnt_its_vocabulary_is_named(tmp_path: Path) -> None:
+    words = keras.layers.TextVectorization(output_sequence_length=4, name="split")
+    words.adapt(["a b c"])
+    model = keras.Sequential([keras.Input((), dtype="string"), words, keras.layers.Embedding(10, 2)])
+    with pytest.raises(
+        TrialCrashed, match=r"holds the layer 'split' \(TextVectorization\), whose vocabulary was learnt"
+    ):
+        build(save(model, tmp_path / "model.keras"))
 
 
 def test_weights_are_not_read_and_neither_is_a_file_that_holds_nothing_else(tmp_path: Path) -> None:

@@ -120,4 +120,54 @@ FURTHER = [
     Text("segments of a loader", "not_oom", 3, "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\nBus error (core dumped)\n"),
 ]  # fmt: skip
 
-HARDER = [*BELOW_A_FAILURE, *SAID_IN_PASSING, *STOPPED, *OTHER_NAMES, *FURTHER]
+_E = "2020-08-09 10:11:12.1: E tensorflow/stream_executor"
+_TF = f"{_TRACE}tensorflow.python.framework.errors_impl."
+
+# The runtime logged why, and what was raised after it does not say.
+LOGGED_BEFORE = [
+    Text("a handle of cuBLAS, and no support", "device_oom", 0, f"{_E}/cuda/cuda_blas.cc:226] failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED\n2020-08-09 10:11:12.2: W tensorflow/core/framework/op_kernel.cc:1767] OP_REQUIRES failed at matmul_op.cc:481 : Internal: Attempting to perform BLAS operation using StreamExecutor without BLAS support\n{_TF}InternalError: Attempting to perform BLAS operation using StreamExecutor without BLAS support [Op:MatMul]\n"),
+    Text("a context, and no session", "device_oom", 0, f"2017-08-09 10:11:12.1: E tensorflow/core/common_runtime/direct_session.cc:170] Internal: failed initializing StreamExecutor for CUDA device ordinal 1: Internal: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY; total memory reported: 6373572608\n{_TF}InternalError: Failed to create session.\n"),
+    Text("scratch space of an RNN", "device_oom", 0, f"{_E}/dnn.cc:613] OOM when allocating tensor with shape[805306368] and type uint8 on {_GPU} by allocator GPU_0_bfc\n{_TF}InternalError: Failed to call ThenRnnForward with model config: [rnn_mode, rnn_input_mode, rnn_direction_mode]: 2, 0, 0\n\t [[{{{{node CudnnRNN}}}}]]\n"),
+    Text("a code of cuDNN, and an RNN", "device_oom", 0, f"{_E}/dnn.cc:613] CUDNN_STATUS_ALLOC_FAILED\nin tensorflow/stream_executor/cuda/cuda_dnn.cc(1424): 'cudnnRNNBackwardData(...)'\n{_TF}InternalError: Failed to call ThenRnnBackward with model config: [rnn_mode]: 2\n"),
+    Text("a code of cuSolver, and its call", "device_oom", 0, f"2021-08-09 10:11:12.1: E tensorflow/core/util/cuda_solvers.cc:87] CUSOLVER_STATUS_ALLOC_FAILED\n{_TF}InternalError: cuSolverDN call failed [Op:SelfAdjointEigV2]\n"),
+    Text("TensorRT's logger, and no engine", "device_oom", 0, f"2022-08-09 10:11:12.1: E tensorflow/compiler/tf2tensorrt/utils/trt_logger.cc:42] DefaultLogger Requested amount of GPU memory (2818572288 bytes) could not be allocated. There may not be enough free memory for allocation to succeed.\n{_TF}InternalError: Failed to build TensorRT engine\n"),
+    Text("words of a library that no one knows yet", "device_oom", 0, f"2023-08-09 10:11:12.1: E tensorflow/core/kernels/new_op.cc:42] out of memory: could not allocate 1073741824 bytes of scratch on GPU 0\n{_TF}UnknownError: The operation could not be started\n"),
+    Text("a full disk of its own", "not_oom", 3, f"{_E}/cuda/cuda_blas.cc:226] failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED\n{_TF}InternalError: Could not write to the internal temporary file.\n"),
+    Text("a mistake in a function of the user's", "not_oom", 3, f"{_E}/dnn.cc:613] CUDNN_STATUS_ALLOC_FAILED\n{_TF}UnknownError: KeyError: 'mask'\n"),
+    Text("a session that is gone", "not_oom", 3, f"{_E}/dnn.cc:613] CUDNN_STATUS_ALLOC_FAILED\n{_TF}AbortedError: Session 90210 is not found.\n"),
+    Text("a warning of an autotuner, and another error", "not_oom", 3, f"2024-08-09 10:11:12.1: W external/local_xla/xla/service/gpu/conv_algorithm_picker.cc:81] Failed to allocate 1.50GiB for autotuning\n{_TF}InternalError: The op could not be lowered\n"),
+    Text("logged, outlived, and another error", "not_oom", 3, f"{_E}/cuda/cuda_blas.cc:226] failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED\nEpoch 1/2\n{_EPOCH}{_TF}InternalError: Failed to create session.\n"),
+    Text("no support, and nothing logged", "not_oom", 3, f"{_TF}InternalError: Attempting to perform BLAS operation using StreamExecutor without BLAS support [Op:MatMul]\n"),
+    Text("a warning that does not matter, and an RNN", "not_oom", 3, f"{_BENIGN}{_TF}InternalError: Failed to call ThenRnnForward with model config: [rnn_mode]: 2\n"),
+]  # fmt: skip
+
+# Errors whose type misleads, and words of schedulers, clouds and systems.
+TOLD_OTHERWISE = [
+    Text("a status that is raised as a mistake", "device_oom", 0, "ValueError: RESOURCE_EXHAUSTED: Failed to allocate request for 6.25GiB (6710886400B) on device ordinal 2"),
+    Text("a buffer for data, raised as a mistake", "device_oom", 0, f"{_TRACE}ValueError: RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 3.25G. That was not possible. There are 2.11G free.; (1x0x0_HBM0)\n"),
+    Text("a message, raised as a mistake", "not_oom", 3, "ValueError: RESOURCE_EXHAUSTED: Received message larger than max (9437184 vs. 4194304)"),
+    Text("a constant of XLA", "device_oom", 0, "RuntimeError: INTERNAL: Failed to allocate 671088640 bytes for new constant"),
+    Text("a buffer of MIOpen", "device_oom", 0, "MIOpen(HIP): Error [Allocate] Memory not available to allocate buffer: 3221225472\nAborted (core dumped)\n"),
+    Text("a dimension that can't be", "not_oom", 3, f"{_TRACE}tensorflow.python.framework.errors_impl.InvalidArgumentError: Cannot allocate a tensor with negative dimension: [-7,3]\n"),
+    Text("a buffer that can't be", "not_oom", 3, "InvalidArgumentError: failed to allocate buffer: dimension must be >= 0 [Op:TensorListReserve]"),
+    Text("a service that is overrun", "not_oom", 3, 'grpc._channel._InactiveRpcError: <_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.RESOURCE_EXHAUSTED\n\tdetails = "Bandwidth exhausted or memory limit exceeded"\n>\n'),
+    Text("Slurm's summary", "host_oom", 0, "Job ID: 77\nState: OUT_OF_MEMORY (exit code 0)\nMemory Utilized: 63.91 GB\n"),
+    Text("Slurm's table, with bars", "host_oom", 0, "JobID|State|ExitCode\n77|OUT_OF_MEMORY|0:125\n77.batch|OUT_OF_MEMORY|0:125\n"),
+    Text("Slurm's table, cut to its width", "host_oom", 0, "JobID           State ExitCode\n------------ ---------- --------\n77           OUT_OF_ME+    0:125\n"),
+    Text("Slurm's mail", "host_oom", 0, "Slurm Job_id=77 Name=fit Failed, Run time 01:02:03, OUT_OF_MEMORY\n"),
+    Text("Slurm's record", "host_oom", 0, "   JobState=OUT_OF_MEMORY Reason=OutOfMemory Dependency=(null)\n"),
+    Text("Slurm's states, listed", "not_oom", 2, "Final states: COMPLETED, FAILED, TIMEOUT, OUT_OF_MEMORY\nThe state OUT_OF_MEMORY is set by the accounting plugin.\n|OUT_OF_MEMORY|a job that needed more|\nretry_on_state: OUT_OF_MEMORY\n0 jobs are in state OUT_OF_MEMORY\n"),
+    Text("a question to Slurm", "not_oom", 2, "sacct --state OUT_OF_MEMORY --starttime now-1day\n"),
+    Text("a guess about a signal", "host_oom", 0, "The Python process exited with exit code 137 (SIGKILL: Killed). It may have been caused by an OOM error."),
+    Text("macOS", "host_oom", 0, "kernel: memorystatus: killing_top_process pid 90210 [python3.11] (vm-compressor-space-shortage) 0 - memorystatus_available_pages: 8191\n"),
+    Text("a container that failed", "not_oom", 3, "    Last State:     Terminated\n      Reason:       Error\n      Exit Code:    1\n"),
+    Text("a container that came to its end", "not_oom", 2, "    Last State:     Terminated\n      Reason:       Completed\n      Exit Code:    0\n"),
+    Text("a container that failed, in JSON", "not_oom", 3, '{"lastState":{"terminated":{"exitCode":2,"reason":"Error"}}}\n'),
+    Text("a container that was killed, in JSON", "host_oom", 0, '{"state": {"exitCode":  137}}\n'),
+    Text("a replica that failed", "not_oom", 3, "The replica worker 3 exited with a non-zero status of 1.\n"),
+    Text("a cloud without machines", "not_oom", 3, "InsufficientInstanceCapacity: there are no p4d.24xlarge in the zone you asked for\n"),
+    Text("a cloud without TPUs", "not_oom", 3, 'There is no more capacity in the zone "europe-west4-b"; you can try another zone. RESOURCE_EXHAUSTED\n'),
+    Text("tests that are about it", "not_oom", 2, "tests/test_memory.py::test_resource_exhausted_is_caught PASSED\ntests/test_memory.py::TestOOM::test_OutOfMemoryError SKIPPED\ncalled handle_resource_exhausted twice\n"),
+]  # fmt: skip
+
+HARDER = [*BELOW_A_FAILURE, *SAID_IN_PASSING, *STOPPED, *OTHER_NAMES, *FURTHER, *LOGGED_BEFORE, *TOLD_OTHERWISE]

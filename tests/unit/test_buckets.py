@@ -103,6 +103,15 @@ def test_where_memory_is_ample_the_largest_batches_take_turns_once() -> None:
     assert sum(bool(record.trial.buckets) for record in history) == 2
 
 
+def test_no_bucket_has_a_smaller_batch_than_one_of_longer_samples() -> None:
+    space = replace(SPACE, batch_sizes=range(1, 65), resolution=0.3)
+    device = FakeDevice(limit_bytes=1_000_000_000, law=law)
+    found = buckets_found(space, device.budget, play(device, space))
+    assert found is not None
+    assert list(found.batch_sizes) == sorted(found.batch_sizes, reverse=True)
+    assert found.batch_sizes[-1] == 64
+
+
 def test_buckets_that_need_more_by_turns_shrink_together_until_they_fit() -> None:
     device = FakeDevice(limit_bytes=10_100_000, law=law, turns_need=1.1)
     found = buckets_found(SPACE, device.budget, play(device, SPACE))

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from oomtune.checking import CheckOptions
-from oomtune.checking.changes import changes_since, spec_lines_changed
+from oomtune.checking.changes import changes_since
 from oomtune.checking.command import before_the_run
 from oomtune.checking.place import Place, place_for
 from oomtune.checking.running import run_trials
@@ -37,12 +37,14 @@ from oomtune.domain import (
 from oomtune.errors import BudgetTooLarge, NoSuchDevice, UsageProblem
 from oomtune.observer import SilentObserver
 from oomtune.preparing import versions
-from oomtune.report.check import check_document, rows, words
+from oomtune.report.check import check_document, rows
+from oomtune.report.check_words import words
 from oomtune.report.pipelines import told_of
-from oomtune.spec import Document, digest_of, load_spec
+from oomtune.spec import Document, digest_of
 from oomtune.trials.fake import FakeDevice
-from oomtune.tuned import TunedConfig, origin_from, write_tuned
+from oomtune.tuned import TunedConfig
 from tests.specs import CPU, small_probe_spec, small_spec
+from tests.unit.test_checking_edits import write_pair
 
 SPEC = small_probe_spec(search__batch_size={"min": 1, "max": 1024}, search__resolution=0.0)
 BEYOND_ANY_MACHINE = 2**59
@@ -269,54 +271,6 @@ def test_a_tuned_config_whose_own_entries_were_edited_is_said_to_be() -> None:
     assert set(changed(tuned, {}, {"name": "b", "tuned": {}})) == {"the spec in this file"}
 
 
-def write_pair(folder: Path, source: str = "net.yml") -> Path:
-    """A spec, and a tuned config with another name that a probe with flags wrote for it."""
-    (folder / source).write_text(yaml.safe_dump(small_spec(device__memory_limit="24MiB")))
-    settings = ["search.resolution=0.1", "model.layers.1.Dense.units=64"]
-    loaded = load_spec(folder / source, settings=settings, flags={"device.like": ("--like", "T4")})
-    evidence = {
-        "confirmed": True,
-        "device": {"kind": "cpu", "name": "x", "memory_limit_bytes": 1024**3},
-        **origin_from(folder / "out.yaml", loaded.source, loaded.overridden),
-    }
-    tuned = {
-        "format": 1, "batch_size": 8, "precision": "float32", "remat": "none", "gradient_accumulation_steps": 1,
-        "effective_batch_size": 8, "evidence": evidence,
-    }  # fmt: skip
-    write_tuned(folder / "out.yaml", {**loaded.values, "tuned": tuned})
-    return folder / "out.yaml"
-
-
-def test_what_flags_had_set_is_no_change_of_the_spec_and_what_was_edited_is(tmp_path: Path) -> None:
-    path = write_pair(tmp_path)
-    assert spec_lines_changed(load_spec(path)) == ((), ())
-    assert spec_lines_changed(load_spec(path, settings=["trial.steps=9"])) == ((), ())
-    now = small_spec(training__optimizer="adam", device__memory_limit="48MiB", search__resolution=0.3)
-    (tmp_path / "net.yml").write_text(yaml.safe_dump(now))
-    lines, said = spec_lines_changed(load_spec(path))
-    assert (lines[0], lines[1], said) == ("--- out.yaml", "+++ net.yml", ())
-    assert lines[3:] == ("-  optimizer: sgd", "+  optimizer: adam")
-
-
-def test_a_long_diff_says_how_much_of_it_is_not_shown(tmp_path: Path) -> None:
-    path = write_pair(tmp_path)
-    (tmp_path / "net.yml").write_text(yaml.safe_dump(small_spec(model={"args": dict.fromkeys(map(str, range(60)), 1)})))
-    lines, _ = spec_lines_changed(load_spec(path))
-    assert len(lines) == 41
-    assert lines[-1].startswith("... and ")
-
-
-@pytest.mark.parametrize("text", ["model: [\n", "", "\x00"])
-def test_a_spec_that_is_none_any_more_is_said_and_the_tuned_config_is_still_checked(tmp_path: Path, text: str) -> None:
-    path = write_pair(tmp_path)
-    (tmp_path / "net.yml").write_text(text)
-    lines, (said,) = spec_lines_changed(load_spec(path))
-    assert lines == ()
-    assert "net.yml" in said
-    (tmp_path / "net.yml").unlink()
-    assert spec_lines_changed(load_spec(path)) == ((), ())
-
-
 @pytest.mark.parametrize("given", ["5%", "0.05", 0.05])
 def test_a_tolerance_is_a_share_or_per_cent(given: Any) -> None:
     assert CheckOptions(tolerance=given).growth_allowed == pytest.approx(0.05)
@@ -325,7 +279,7 @@ def test_a_tolerance_is_a_share_or_per_cent(given: Any) -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        {"tolerance": -1}, {"tolerance": "nan"}, {"tolerance": "5 apples"}, {"against": "T4", "update": True},
+        {"tolerance": -1}, {"tolerance": 5}, {"tolerance": "nan"}, {"tolerance": "5 apples"}, {"against": "T4", "update": True},
         {"against": "T4", "device": "cpu"}, {"against": "T4", "memory_limit": 5},
     ],
 )  # fmt: skip

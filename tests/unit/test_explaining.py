@@ -102,12 +102,12 @@ def explained(asked: Asked | None = None, bench: FakeBench | None = None, **over
     return explain(spec, CPU, BUDGET, asked or Asked(), bench or FakeBench())
 
 
-def test_a_spec_is_explained_where_it_takes_half_of_the_budget_in_a_dozen_trials() -> None:
+def test_a_spec_is_explained_where_it_takes_half_of_the_budget_in_a_dozen_trials_or_so() -> None:
     bench = FakeBench()
     explanation = explained(bench=bench)
     assert explanation.candidate.sequence_length == 128
     assert 0.4 < explanation.before.peak_bytes / BUDGET.budget_bytes <= 0.5
-    assert explanation.trials == len(bench.ran) <= 13
+    assert explanation.trials == len(bench.ran) <= 15
     assert [trial.dissected for _, trial in bench.ran].count(True) == 1
 
 
@@ -128,22 +128,37 @@ def test_when_nothing_fits_that_is_said_with_something_to_try() -> None:
     assert error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("asked", "advised", "not_advised"),
+    [
+        (Asked(batch_size=4000), "--batch-size 2000", "search.batch_size"),
+        (Asked(batch_size=200, sequence_length=512), "--sequence-length 256", "search.sequence_length"),
+    ],
+)
+def test_no_entry_of_the_spec_is_advised_against_a_flag(asked: Asked, advised: str, not_advised: str) -> None:
+    with pytest.raises(NothingFits) as error:  # with what comes before these in use already
+        explained(asked, search__remat=["full"], search__precision=["mixed_bfloat16"])
+    assert advised in error.value.hint
+    assert not_advised not in error.value.hint
+
+
 def test_a_model_that_is_broken_is_no_matter_of_memory() -> None:
     with pytest.raises(TrialCrashed, match="XLA can't do that"):
         explained(training__jit_compile=True)
 
 
-def test_remedies_are_measured_at_the_same_candidate_and_the_one_that_saves_most_comes_first() -> None:
+def test_remedies_are_measured_at_the_same_candidate_and_the_one_that_allows_most_comes_first() -> None:
     explanation = explained()
     cost = {remedy.name: remedy.cost for remedy in explanation.remedies}
     batch, before = explanation.candidate.batch_size, explanation.before.peak_bytes
     assert before == (10 + batch) * MIB
     assert cost["rematerialisation"] is not None
     assert cost["rematerialisation"].peak_bytes == (10 + batch / 2) * MIB
-    assert cost["rematerialisation"].largest_batch_size == 180
-    assert explanation.before.largest_batch_size == 90
-    saved = [remedy.saved_bytes(explanation.before) for remedy in explanation.remedies if remedy.cost]
-    assert saved == sorted(saved, reverse=True)
+    assert 0.96 * 180 <= cost["rematerialisation"].largest_batch_size <= 180
+    assert 0.96 * 90 <= explanation.before.largest_batch_size <= 90
+    assert explanation.before.largest_ran
+    allowed = [remedy.cost.largest_batch_size for remedy in explanation.remedies if remedy.cost]
+    assert allowed == sorted(allowed, reverse=True)
     assert explanation.remedies[-1].name == "XLA on"
     assert explanation.remedies[-1].problem == "XLA can't do that"
 
@@ -242,7 +257,7 @@ def test_lines_are_careful_of_noise_and_of_the_flat_part() -> None:
 
 
 def test_the_screen_and_the_document_tell_the_same_and_take_names_as_they_are() -> None:
-    explanation = dataclasses.replace(explained(), peak_bytes=50 * MIB)
+    explanation = explained()
     text = io.StringIO()
     print_explanation(Console(file=text, width=120), explanation)
     shown, document = text.getvalue(), json.loads(json.dumps(explanation_document(explanation)))
@@ -255,7 +270,7 @@ def test_the_screen_and_the_document_tell_the_same_and_take_names_as_they_are() 
         "weights": "computed",
         "activations": "measured",
     }
-    assert document["before"]["largest_batch_size"]["certainty"] == "predicted"
+    assert document["before"]["largest_batch_size"]["certainty"] == "ran"
 
 
 def test_a_script_is_explained_without_an_anatomy_too() -> None:

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from oomtune.domain import AllocatorState, Budget, Candidate, Kind, Purpose, RaisedError, Reply, Stage, Trial
+from oomtune.domain import (
+    FRAGMENTATION,
+    AllocatorState,
+    Budget,
+    Candidate,
+    Kind,
+    Purpose,
+    RaisedError,
+    Reply,
+    Stage,
+    Trial,
+    TrialError,
+)
+from oomtune.report.advice import nothing_fits
 from oomtune.trials.outcome import Ending, decide
+from oomtune.units import format_bytes
+from tests.finished import finished
 
 MIB = 1024**2
 BUDGET = Budget(limit_bytes=100 * MIB)
@@ -44,7 +61,9 @@ def ended(
         (ended(in_use=90, largest_free=1, asked=5 * MIB // 4), "device_oom"),
         (ended(in_use=85, largest_free=1, asked=5 * MIB // 4), "device_oom"),
         (ended(in_use=70, largest_free=6, largest_held=8), "fragmentation"),
-        (ended(in_use=70, largest_free=9, largest_held=8), "fragmentation"),
+        (ended(in_use=70, largest_free=9, largest_held=8), "device_oom"),
+        (ended(in_use=70, largest_free=12, asked=10 * MIB // 4), "device_oom"),
+        (ended(in_use=1, largest_free=6, largest_held=8), "device_oom"),
         (ended(in_use=70, largest_free=9, largest_held=35), "device_oom"),
     ],
     ids=[
@@ -53,7 +72,9 @@ def ended(
         "little is free",
         "just 15 % is free",
         "not known: one more tensor like the largest would have fitted",
-        "not known: a smaller one than the largest was asked for in vain",
+        "not known: there is a piece for any tensor that is held",
+        "there was a piece for what was asked",
+        "next to nothing is held",
         "not known: one more like the largest is more than is free",
     ],
 )
@@ -81,3 +102,20 @@ def test_on_the_cpu_a_smaller_batch_is_what_helps() -> None:
     assert error is not None
     assert "the model has tensors of 8.0 MiB" in error.message
     assert error.hint.startswith("take a smaller batch")
+
+
+PIECES = TrialError(
+    code=FRAGMENTATION, message="fragmentation: 30% of the limit is free", hint="take another allocator"
+)
+
+
+@pytest.mark.parametrize(("needed", "blamed"), [(None, True), (90, True), (1_500, False)])
+def test_fragmentation_is_blamed_for_what_does_not_fit_only_where_there_is_memory_for_it(
+    needed: int | None, blamed: bool
+) -> None:
+    result = dataclasses.replace(finished(limit_bytes=30 * MIB), budget=BUDGET)
+    needed_bytes = None if needed is None else needed * MIB
+    error = nothing_fits(result, SEARCH.candidate, needed_bytes, PIECES)
+    assert (PIECES.message in error.message) == blamed
+    assert error.hint.startswith(PIECES.hint) == blamed
+    assert needed is None or format_bytes(needed * MIB) in error.message

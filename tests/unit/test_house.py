@@ -67,11 +67,14 @@ MAY_IMPORT = {
     "oomtune.spec": ("oomtune.domain", "oomtune.errors", "oomtune.files", "oomtune.units", "oomtune.spec"),
     "oomtune.kept": ("oomtune.domain",),
     "oomtune.ledger": ("oomtune.domain", "oomtune.errors", "oomtune.kept", "oomtune.units"),
-    "oomtune.archive": ("oomtune.domain", "oomtune.errors", "oomtune.kept", "oomtune.ledger"),
+    "oomtune.kept_explanations": ("oomtune.domain", "oomtune.kept", "oomtune.ledger"),
+    "oomtune.archive": ("oomtune.errors", "oomtune.kept", "oomtune.kept_explanations", "oomtune.ledger"),
     "oomtune.reporting": (
         "oomtune.archive",
         "oomtune.domain",
         "oomtune.errors",
+        "oomtune.kept",
+        "oomtune.kept_explanations",
         "oomtune.report",
         "oomtune.session",
         "oomtune.tuned",
@@ -109,10 +112,10 @@ MAY_IMPORT = {
         "oomtune.writing",
     ),
     "oomtune.explaining": (
-        "oomtune.archive",
         "oomtune.domain",
         "oomtune.errors",
         "oomtune.explaining",
+        "oomtune.kept_explanations",
         "oomtune.observer",
         "oomtune.preparing",
         "oomtune.report.advice",
@@ -131,8 +134,7 @@ MAY_IMPORT = {
         "oomtune.spec_lines",
         "oomtune.units",
     ),
-    # The curves and edges that a report draws are the search's own.
-    "oomtune.report.figures": ("oomtune.domain", "oomtune.report", "oomtune.search", "oomtune.units"),
+    # The lines that a report draws are made as the search makes its own.
     "oomtune.report.lanes": ("oomtune.domain", "oomtune.search"),
     "oomtune.keras": (
         "oomtune.bucketing",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 
 import pytest
 
-from oomtune.domain import Budget, Candidate, Kind, Point, Purpose, RaisedError, Reply, Stage, Trial
+from oomtune.domain import Budget, Candidate, FailedSize, Kind, Point, Purpose, RaisedError, Reply, Stage, Trial
 from oomtune.trials.leaks import leak
 from oomtune.trials.outcome import Ending, decide
 
@@ -37,6 +38,39 @@ def test_a_run_that_eats_into_the_headroom_does_not_fit_and_says_so() -> None:
     assert (outcome.kind, outcome.stage) == (Kind.DEVICE_OOM, Stage.DONE)
     assert outcome.error is not None
     assert "less 10% headroom" in outcome.error.message
+
+
+def went_on(error: RaisedError | None = None, peak: int = 850) -> Reply:
+    further = (Point(batch_size=9, peak_bytes=peak, step_ms=1.0),)
+    return dataclasses.replace(done(800), further=further, further_at=10, further_error=error)
+
+
+def test_the_size_that_is_over_the_budget_after_one_that_fitted_is_known_with_its_peak() -> None:
+    outcome = decide(SEARCH, BUDGET, Ending(reply=went_on(peak=950), exit_code=0))
+    assert (outcome.kind, outcome.peak_bytes, outcome.further) == (Kind.FITS, 800, ())
+    assert outcome.further_failed == FailedSize(batch_size=9, kind=Kind.DEVICE_OOM, peak_bytes=950)
+
+
+def test_the_size_that_runs_out_of_memory_after_others_does_not_undo_them() -> None:
+    error = raised("ResourceExhaustedError", "OpError", message=RESOURCE).error
+    outcome = decide(CONFIRM, BUDGET, Ending(reply=went_on(error), exit_code=0))
+    assert (outcome.kind, outcome.error) == (Kind.FITS, None)
+    assert [point.batch_size for point in outcome.further] == [9]
+    assert outcome.further_failed == FailedSize(batch_size=10, kind=Kind.DEVICE_OOM)
+
+
+def test_a_larger_size_that_fails_for_another_reason_is_not_too_big() -> None:
+    outcome = decide(SEARCH, BUDGET, Ending(reply=went_on(raised("ValueError").error), exit_code=0))
+    assert (outcome.kind, outcome.further_failed) == (Kind.FITS, None)
+
+
+@pytest.mark.parametrize("timed_out", [True, False])
+def test_a_process_that_is_lost_among_larger_sizes_has_still_proved_its_own(timed_out: bool) -> None:
+    ending = Ending(reply=None, so_far=went_on(), exit_code=-signal.SIGKILL, timed_out=timed_out)
+    assert decide(CONFIRM, BUDGET, ending).kind is Kind.FITS
+    half_way = dataclasses.replace(done(800), stage=Stage.TRAIN)
+    lost = decide(CONFIRM, BUDGET, dataclasses.replace(ending, so_far=half_way))
+    assert lost.kind is (Kind.TIMEOUT if timed_out else Kind.HOST_OOM)
 
 
 RESOURCE = (

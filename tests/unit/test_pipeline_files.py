@@ -87,6 +87,32 @@ def test_the_gitlab_job_checks_the_config_that_whoever_includes_it_names(
     assert ran.stdout.strip() == checked
 
 
+def test_the_gitlab_job_hands_on_what_else_is_to_be_said_word_by_word(tmp_path: Path) -> None:
+    script = read("configs", "pipelines", "gitlab.yml")["oomtune-check"]["script"][0]
+    ran = StandIn(tmp_path).run(script, "print(sys.argv[-4:])", OOMTUNE_CHECK_ARGS="--against T4 --tolerance 10%")
+    assert ran.stdout.strip() == "['--against', 'T4', '--tolerance', '10%']"
+    bare = StandIn(tmp_path).run(script, "print(sys.argv[-1])")
+    assert bare.stdout.strip() == "oomtune-quality.json"
+
+
+def kubernetes_container() -> dict[str, Any]:
+    job = read("configs", "pipelines", "kubernetes-job.yaml")
+    container: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+@pytest.mark.parametrize(("code", "writes"), [(0, True), (7, True), (3, False)])
+def test_the_kubernetes_job_ends_with_the_tuned_config_and_the_exit_code_of_the_probe(
+    tmp_path: Path, code: int, writes: bool
+) -> None:
+    install, _, script = kubernetes_container()["args"][0].partition("\n")
+    assert install.startswith("python -m pip install")
+    probe = f"print('the answer'); open(sys.argv[-1], 'w').write('tuned: yes') if {writes} else None; sys.exit({code})"
+    ran = StandIn(tmp_path).run(script, probe, TMPDIR=str(tmp_path))
+    assert (ran.returncode, ran.stderr) == (code, "")
+    assert ran.stdout == "the answer\n" + "tuned: yes" * writes
+
+
 def test_the_hook_reads_specs_of_its_own_names_and_fails_for_a_bad_one(tmp_path: Path) -> None:
     (hook,) = read(".pre-commit-hooks.yaml")
     for name, taken in (
@@ -106,6 +132,11 @@ def test_the_hook_reads_specs_of_its_own_names_and_fails_for_a_bad_one(tmp_path:
     assert "serach" in ran.err
 
 
+def _probe_of(script: str) -> str:
+    (line,) = [line for line in script.splitlines() if line.startswith("oomtune ")]
+    return line.partition(" || ")[0]
+
+
 def test_the_templates_use_flags_that_there_are() -> None:
     from typer.testing import CliRunner
 
@@ -113,11 +144,10 @@ def test_the_templates_use_flags_that_there_are() -> None:
 
     told = {command: CliRunner().invoke(app, [command, "--help"]).output for command in ("check", "probe", "schema")}
     gitlab = read("configs", "pipelines", "gitlab.yml")["oomtune-check"]
-    job = read("configs", "pipelines", "kubernetes-job.yaml")
-    container = job["spec"]["template"]["spec"]["containers"][0]
+    container = kubernetes_container()
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
     (hook,) = read(".pre-commit-hooks.yaml")
-    for line in (gitlab["script"][0], container["args"][0].partition("&& ")[2], hook["entry"]):
+    for line in (gitlab["script"][0], _probe_of(container["args"][0]), hook["entry"]):
         program, command, *words = line.split()
         assert program == "oomtune"
         assert all(word in told[command] for word in words if word.startswith("-"))

@@ -11,8 +11,9 @@ import pytest
 
 from oomtune.cli.check_files import CheckFiles
 from oomtune.domain import Budget, Candidate, Change, CheckResult, CheckVerdict, Kind, Outcome, Stage, TrialError
-from oomtune.errors import NoSuchDevice, OutputNotWritable, Problem, SpecProblem, UsageProblem
-from oomtune.report.check import certainty, check_document, rows, words
+from oomtune.errors import NoSuchDevice, OutputNotWritable, Problem, SpecProblem, TrialCrashed, UsageProblem
+from oomtune.report.check import check_document, rows
+from oomtune.report.check_words import certainty, words
 from oomtune.report.pipelines import annotation, code_quality, junit, markdown, told_of, told_of_error
 from oomtune.reporting import RENDERINGS
 from tests.specs import CPU
@@ -36,7 +37,15 @@ FITS = dataclasses.replace(RESULT, verdict=CheckVerdict.FITS, expected_peak_byte
 
 @pytest.mark.parametrize(
     ("verdict", "code"),
-    [("fits", 0), ("updated", 0), ("uses_more", 4), ("does_not_fit", 4), ("broken", 6), ("wrong_device", 5)],
+    [
+        ("fits", 0),
+        ("updated", 0),
+        ("uses_more", 4),
+        ("does_not_fit", 4),
+        ("broken", 6),
+        ("wrong_device", 5),
+        ("undecided", 5),
+    ],
 )
 def test_every_verdict_has_its_exit_code_its_sentence_and_a_case_in_junit(verdict: str, code: int) -> None:
     result = dataclasses.replace(RESULT, verdict=CheckVerdict(verdict))
@@ -88,6 +97,66 @@ def test_what_changed_is_named_where_the_failure_is_marked() -> None:
     changed = "changed: keras: 3.1 then, 3.2 now; the spec that it was tuned from"
     assert changed in (annotation(told) or "")
     assert changed in json.loads(code_quality(told))[0]["description"]
+    assert "; this file" in (
+        annotation(told_of(dataclasses.replace(RESULT, spec_diff=("+a",), file_edited=True))) or ""
+    )
+
+
+def test_what_is_broken_is_said_where_the_failure_is_marked_and_its_traceback_in_junit() -> None:
+    error = TrialError(code="raised", message="ValueError: no such column\nand more", traceback="Traceback: ...\n")
+    told = told_of(dataclasses.replace(RESULT, verdict=CheckVerdict.BROKEN, problem=error))
+    for text in ((annotation(told) or ""), json.loads(code_quality(told))[0]["description"]):
+        assert "ValueError: no such column" in text
+        assert "and more" not in text
+    assert "Traceback: ..." in junit(told)
+    assert "Traceback: ..." in markdown(told)
+    crash = told_of_error("m.yaml", TrialCrashed("no", traceback="Traceback: its own"))
+    assert "Traceback: its own" in junit(crash)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "peak", "said"),
+    [
+        ("does_not_fit", None, "limit: 1000 B, of which 950 B may be used"),
+        ("does_not_fit", 900, "peak memory: 900 B of 1000 B (90%)"),
+        ("uses_more", 900, "when it was tuned: 600 B: +50.0%25, 5%25 allowed"),
+    ],
+)
+def test_what_does_not_fit_is_marked_with_its_peak_and_the_limit(verdict: str, peak: int | None, said: str) -> None:
+    outcome = dataclasses.replace(FITTED, kind=Kind.DEVICE_OOM, stage=Stage.TRAIN, peak_bytes=peak)
+    error = TrialError(code="device_oom", message="OOM when allocating")
+    result = dataclasses.replace(RESULT, verdict=CheckVerdict(verdict), outcome=outcome, problem=error)
+    marked = annotation(told_of(result)) or ""
+    assert said in marked.replace("(90%25)", "(90%)")
+    assert "OOM when allocating" in marked
+
+
+@pytest.mark.parametrize("variable", ["GITHUB_WORKSPACE", "CI_PROJECT_DIR"])
+def test_a_file_is_named_from_the_root_of_the_checkout(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That is how the service knows it, whichever folder the step ran in."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv(variable, str(tmp_path))
+    (tmp_path / "models").mkdir()
+    seen = []
+    for folder, path in (
+        (tmp_path, "models/m.yaml"),
+        (tmp_path / "models", "m.yaml"),
+        (Path("/"), f"{tmp_path}/models/m.yaml"),
+    ):
+        monkeypatch.chdir(folder)
+        files = CheckFiles(code_quality=tmp_path / "q.json")
+        files.write(told_of(dataclasses.replace(RESULT, path=path)))
+        (issue,) = json.loads((tmp_path / "q.json").read_text())
+        marked = capsys.readouterr().err.partition("file=")[2].partition(",")[0]
+        seen.append((marked, issue["location"]["path"], issue["fingerprint"]))
+    of_github, of_gitlab, fingerprints = map(set, zip(*seen, strict=True))
+    assert (of_github if variable == "GITHUB_WORKSPACE" else of_gitlab) == {"models/m.yaml"}
+    assert (len(fingerprints) == 1) == (variable == "CI_PROJECT_DIR")
+    monkeypatch.setenv(variable, str(tmp_path / "models"))
+    files.write(told_of(dataclasses.replace(RESULT, path="/elsewhere/m.yaml")))
+    assert "file=/elsewhere/m.yaml," in capsys.readouterr().err
 
 
 def test_a_check_that_could_not_be_made_is_an_error_with_the_line_that_is_wrong() -> None:

@@ -49,6 +49,7 @@ def probe(
     *,
     earlier: tuple[TrialRecord, ...] = (),
     observer: Observer | None = None,
+    max_trials: int | None = None,
 ) -> ProbeResult:
     return run_session(
         spec,
@@ -58,7 +59,7 @@ def probe(
         ledger=list(earlier),
         earlier=earlier,
         observer=observer or SilentObserver(),
-        limits=Limits(),
+        limits=Limits(max_trials=max_trials),
     )
 
 
@@ -123,6 +124,19 @@ def test_the_effective_batch_at_once_needs_no_copy_of_the_weights_and_is_tried_w
     assert Candidate(batch_size=100) not in {trial.candidate for trial in tight.ran}
 
 
+def test_where_no_size_is_the_effective_batch_the_next_one_above_it_is_nearer_than_two_micro_batches() -> None:
+    spec = small_probe_spec(
+        training__effective_batch_size=100, search__batch_size={"min": 8, "max": 512, "multiple_of": 8}
+    )
+    assert spec.space.batch_sizes[-1] == 104
+    device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
+    result = probe(device, device.budget, spec)
+    assert result.best is not None
+    assert result.best.candidate.batch_size == 104
+    said = dict(answer_rows(result))["gradient accumulation"]
+    assert said == "no, effective batch 104, the nearest to 100: no near micro-batch that fits divides it"
+
+
 def test_a_divisor_that_does_not_fit_when_it_is_run_is_given_up() -> None:
     def law(candidate: Candidate) -> int:
         return 100 + 5 * candidate.batch_size + (900 if candidate.batch_size == 170 else 0)
@@ -161,7 +175,7 @@ def test_a_lighter_optimizer_is_used_only_when_nothing_fits_with_the_ones_before
     assert result.best is not None
     assert result.best.candidate.optimizer == "adafactor"
     assert 64 <= result.best.candidate.batch_size <= 100
-    assert dict(answer_rows(result))["optimizer"] == "adafactor; nothing fits with adam"
+    assert dict(answer_rows(result))["optimizer"] == "adafactor; nothing of at least 64 samples fits with adam"
     too_high = small_probe_spec(search__optimizer=["adam", "adafactor", "sgd"], search__min_batch_size=512)
     result = probe(device, device.budget, too_high)
     assert result.verdict is Verdict.NOTHING_FITS

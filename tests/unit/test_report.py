@@ -28,12 +28,14 @@ from oomtune.report.escape import markdown_block, markdown_text, xml_text
 from oomtune.report.figures import figures
 from oomtune.report.html import html_page
 from oomtune.report.junit import junit_page
+from oomtune.report.lanes import lane_entries
 from oomtune.report.markdown import markdown_page
 from oomtune.report.model import answer_rows, length_rows
 from oomtune.report.runs import runs, trial_entries
 from oomtune.report.table import csv_page
 from oomtune.report.tensorboard import write_events
 from oomtune.report.verdict import verdict_words
+from oomtune.tuned import tuned_values
 from oomtune.units import format_bytes
 from tests.explanations import explanation
 from tests.finished import MIB, FailingDevice, InterruptedDevice, finished, probe_spec
@@ -89,16 +91,22 @@ def test_a_number_is_the_same_in_every_form(which: str, request: pytest.FixtureR
     assert len(lines) == len(runs(result.records))
     for trial in document["trials"]:
         of_it = [line for line in lines if line["trial"] == str(trial["number"])]
-        assert of_it[-1]["outcome"] == trial["outcome"]
+        further = [*trial.get("further", ()), *filter(None, [trial.get("further_failed")])]
+        own = of_it[-1 - len(further)]
+        assert own["outcome"] == trial["outcome"]
+        went_on = [[int(line["batch_size"]), int(line["peak_bytes"] or 0)] for line in of_it if line is not own]
+        assert [[size["batch_size"], size["peak_bytes"] or 0] for size in further] == went_on[len(trial["points"]) :]
         assert float(of_it[-1]["duration_s"]) == pytest.approx(trial["duration_s"])
         climbed = [[int(line["batch_size"]), int(line["peak_bytes"])] for line in of_it[: len(trial["points"])]]
         assert climbed == [[point["batch_size"], point["peak_bytes"]] for point in trial["points"]]
-        shown = of_it[len(trial["points"]) - 1] if trial["points"] else of_it[-1]
+        shown = of_it[len(trial["points"]) - 1] if trial["points"] else own
+        assert trial["peak_bytes"] == (int(shown["peak_bytes"]) if shown["peak_bytes"] else None)
+        assert trial["step_ms"] == (float(shown["step_ms"]) if shown["step_ms"] else None)
         if not shown["peak_bytes"]:
             continue
         peak = int(shown["peak_bytes"])
         bar = next(bar for bar in drawn["trials"]["bars"] if bar["number"] == trial["number"])
-        assert bar["peak_bytes"] == max(int(line["peak_bytes"] or 0) for line in of_it)
+        assert bar["peak_bytes"] == max(int(line["peak_bytes"] or 0) for line in of_it[: len(of_it) - len(further)])
         assert f'data-value="{peak}">{format_bytes(peak)}<' in page
         assert f"peak {peak} bytes" in (cases[f"{trial['number']}"].findtext("system-out") or "")
         assert f"| {format_bytes(peak)} | {peak / result.budget.limit_bytes:.0%} |" in text
@@ -118,6 +126,38 @@ def test_a_number_is_the_same_in_every_form(which: str, request: pytest.FixtureR
     for row in length_rows(result):
         assert f"| {row.length} | {row.share_cut:.1%} | {row.share_padding:.0%} |" in text
         assert f'>{row.share_cut:.1%}</td><td class="number">{row.share_padding:.0%}</td>' in page
+
+
+def test_where_a_fit_meets_the_budget_is_one_number_in_one_report(result: ProbeResult) -> None:
+    page, text, drawn = html_page(result), markdown_page(result), figures(result)
+    entries = [entry for entry in lane_entries(result) if entry.fitted_edge is not None]
+    assert entries
+    for entry in entries:
+        edge = f"{entry.fitted_edge:,.0f}"
+        (series,) = [s for s in drawn["frontier"]["series"] if s["name"] == entry.lane.precision]
+        (point,) = [point for point in series["edge"] if point["x"] == entry.lane.sequence_length]
+        assert (point["y"], point["at"]) == (entry.fitted_edge, edge)
+        (lane,) = [lane for lane in drawn["curve"]["lanes"] if lane["name"] == str(entry.lane)]
+        (x, y), (more, higher) = lane["fit"]["from"], lane["fit"]["to"]
+        met = x + (result.budget.budget_bytes - y) * (more - x) / (higher - y)
+        assert met == pytest.approx(entry.fitted_edge)
+        assert f">batch {edge}</td>" in page
+        assert f"| {edge} |" in text
+    assert f"meets the budget at batch {edge_of_the_winner(result)}." in drawn["curve"]["summary"]
+
+
+def edge_of_the_winner(result: ProbeResult) -> str:
+    assert result.best is not None
+    return next(f"{e.fitted_edge:,.0f}" for e in lane_entries(result) if e.lane == result.best.candidate.lane)
+
+
+@pytest.mark.parametrize("wanted", [None, 600])
+def test_the_document_says_how_batches_add_up_as_the_tuned_config_does(wanted: int | None) -> None:
+    result = finished(probe_spec(training__effective_batch_size=wanted))
+    accumulation = probe_document(result)["accumulation"]
+    tuned = tuned_values({}, result, spec_sha256="", probed_at="", folder=None)["tuned"]
+    assert accumulation == {key: tuned[key] for key in ("gradient_accumulation_steps", "effective_batch_size")}
+    assert (accumulation["gradient_accumulation_steps"] > 1) == (wanted is not None)
 
 
 def test_the_frontier_tells_which_edges_are_not_known() -> None:
@@ -160,6 +200,23 @@ def test_tensorboard_gets_a_session_for_every_size_with_what_was_tried_and_how_i
         assert about["precision"].string_value == run.candidate.precision
         assert about["outcome"].string_value == run.kind.value
         assert (end.status == api_pb2.STATUS_SUCCESS) == (run.ending is Ending.FITS)
+
+
+def test_probes_in_one_folder_of_tensorboard_have_the_columns_of_all(tmp_path: Path) -> None:
+    """It takes them from whichever it finds first."""
+    plain = probe_spec(
+        search__sequence_length=None,
+        model__layers=[{"Input": {"shape": [64]}}, {"Dense": {"units": 1}}],
+        dataset__synthetic__inputs={"shape": [64], "dtype": "float32"},
+    )
+    columns = []
+    for number, spec in enumerate((plain, probe_spec())):
+        folder = write_events(finished(spec, max_trials=2), tmp_path / str(number))
+        content = events(folder)["_hparams_/experiment"].metadata.plugin_data.content
+        experiment = plugin_data_pb2.HParamsPluginData.FromString(content).experiment
+        columns.append([info.name for info in experiment.hparam_infos])
+    assert columns[0] == columns[1]
+    assert {"sequence_length", "optimizer", "remat"} <= set(columns[0])
 
 
 def printed(code: str) -> str:
@@ -228,7 +285,7 @@ def test_a_formula_in_an_error_is_no_formula_in_a_table(result: ProbeResult) -> 
         ({"max_trials": 2}, Verdict.STOPPED, 0, 0),
         ({"limit_bytes": 30 * MIB}, Verdict.NOTHING_FITS, 1, 0),
         ({"device_class": FailingDevice}, Verdict.FAILED, 0, 2),
-        ({"device_class": InterruptedDevice}, Verdict.INTERRUPTED, 0, 0),
+        ({"device_class": InterruptedDevice}, Verdict.INTERRUPTED, 1, 0),
         ({"max_trials": 0}, Verdict.STOPPED, 1, 0),
     ],
 )
@@ -240,6 +297,7 @@ def test_every_way_a_probe_can_end_can_be_shown(
     words = verdict_words(result)
     assert words.sentence.endswith(".")
     assert words.word in html_page(result)
+    assert words.good == (not failures and not errors) == ('id="answer" class="good"' in html_page(result))
     assert words.sign in markdown_page(result)
     suite = ElementTree.fromstring(junit_page(result))
     assert (suite.attrib["failures"], suite.attrib["errors"]) == (str(failures), str(errors))

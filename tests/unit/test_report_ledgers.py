@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from oomtune.archive import clean, find_ledger, keep_explanation, look
+from oomtune.archive import clean, find_ledger, look
 from oomtune.domain import ProbeSpec, Verdict
 from oomtune.errors import OutputNotWritable, UsageProblem
 from oomtune.kept import About
+from oomtune.kept_explanations import keep_explanation
 from oomtune.ledger import Ledger
-from oomtune.report.comparing import differences
+from oomtune.report.comparing import differences, headings
 from oomtune.reporting import RENDERINGS, Outputs, from_ledger, just_ended, outputs_by_suffix
 from tests.conftest import Cli
 from tests.explanations import explanation
@@ -193,11 +194,32 @@ def test_an_explanation_of_the_same_spec_is_in_the_report(tmp_path: Path) -> Non
     (tmp_path / ".oomtune").mkdir()
     result = finished()
     path = write_ledger(tmp_path / ".oomtune", result, spec_values())
-    keep_explanation(explanation(result), tmp_path / "model.yaml", "0" * 64)
+    keep_explanation(explanation(result), tmp_path / "model.yaml", "0" * 64, spec_values())
     found = look(path)
     assert found is not None
     assert from_ledger(found).explanation == explanation(result)
     assert just_ended(dataclasses.replace(result, ledger_path=str(path))).explanation is not None
+
+
+def test_an_explanation_of_the_same_file_with_other_flags_is_in_the_report_and_says_what_differs(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".oomtune").mkdir()
+    spec_path = tmp_path / "model.yaml"
+    result = finished()
+    path = write_ledger(tmp_path / ".oomtune", result, spec_values(), spec_path=str(spec_path))
+    explained = spec_values(search__resolution=0.1)
+    keep_explanation(explanation(result), spec_path, "1" * 64, explained)
+    keep_explanation(explanation(result), tmp_path / "other.yaml", "2" * 64, explained)
+    found = look(path)
+    assert found is not None
+    shown = from_ledger(found)
+    assert shown.explanation is not None
+    (said,) = shown.explanation.notices
+    assert "another spec than was probed: search.resolution was 0.1 and not 0.02." in said
+    assert said in RENDERINGS[".html"].render(shown)
+    # What such a report needs is kept as long as the ledger is.
+    assert len(clean([tmp_path / ".oomtune"], time.time() + 60, tmp_path / "model.yaml").removed) == 2
 
 
 def test_two_probes_differ_in_what_was_asked_where_it_ran_and_what_came_of_it() -> None:
@@ -217,6 +239,28 @@ def test_two_probes_differ_in_what_was_asked_where_it_ran_and_what_came_of_it() 
     assert differences(before, before, spec_values(), spec_values()) == []
 
 
+def test_an_answer_that_was_not_found_is_no_change_of_what_nobody_set() -> None:
+    none, found = finished(limit_bytes=30 * MIB), finished()
+    words = {(one.section, one.what): one.words for one in differences(none, found, spec_values(), spec_values())}
+    assert ("answer", "remat") not in words
+    assert all(before != after for before, after in words.values())
+    assert found.best is not None
+    assert words["answer", "batch size"] == ("—", str(found.best.candidate.batch_size))
+
+
+def test_two_probes_are_compared_under_their_names(cli: Cli) -> None:
+    result = finished(max_trials=2)
+    later = dataclasses.replace(finished(max_trials=3), probed_at="2026-11-18T10:00:00Z")
+    assert headings(result, later) == (
+        "imdb-transformer, 2026-11-16T10:00:00Z", "imdb-transformer, 2026-11-18T10:00:00Z",
+    )  # fmt: skip
+    one, other = (dataclasses.replace(result, ledger_path=f"/kept/{name}.jsonl") for name in ("a", "b"))
+    assert headings(one, other) == ("/kept/a.jsonl", "/kept/b.jsonl")
+    first, second = (write_ledger(state(cli), each, spec_values(), key=each.probed_at) for each in (result, later))
+    shown = " ".join(cli("report", "--compare", first, second).out.split())
+    assert "imdb-transformer" in shown.partition("trials")[0]
+
+
 def test_files_are_written_only_over_what_is_ours(tmp_path: Path) -> None:
     paths = [tmp_path / f"report{suffix}" for suffix in RENDERINGS]
     outputs = outputs_by_suffix(paths)
@@ -227,8 +271,10 @@ def test_files_are_written_only_over_what_is_ours(tmp_path: Path) -> None:
         outputs.write(from_ledger(ledger))
     for path in paths:
         path.write_text("mine\n")
-        with pytest.raises(UsageProblem, match="left as it is"):
+        with pytest.raises(UsageProblem, match="left as it is") as raised:
             outputs_by_suffix([path]).check(force=False)
+        assert "-o" in raised.value.hint
+        assert RENDERINGS[path.suffix].flag == "-o" or RENDERINGS[path.suffix].flag not in raised.value.hint
         outputs_by_suffix([path]).check(force=True)
     for wrong in (tmp_path / "report.pdf", tmp_path):
         with pytest.raises(UsageProblem):
@@ -274,9 +320,11 @@ def test_the_command_draws_lists_compares_and_cleans(cli: Cli) -> None:
     assert "search.resolution" in cli("report", "--compare", first, second).out
     beside = cli.folder / "configs" / ".oomtune"
     third = write_ledger(beside, result, spec_values(), key="3", spec_path=str(cli.folder / "configs" / "train.py"))
-    for place in ("configs", "configs/.oomtune", "configs/model.yaml"):
-        (cli.folder / "configs" / "model.yaml").touch()
-        assert str(third) in cli("report", "--list", place, "-q").out.splitlines()
+    for file in ("train.py", "model.yaml"):
+        (cli.folder / "configs" / file).touch()
+    for place in ("configs", "configs/.oomtune", "configs/train.py"):
+        assert cli("report", "--list", place, "-q").out.splitlines() == [str(third)]
+    assert "no probes of " in cli("report", "--list", "configs/model.yaml").out
     assert str(third) not in cli("report", "--list").out
     assert cli("report", "configs/train.py", "--json").document["ledger_path"] == str(third)
     assert str(first) in cli("report", "--clean").out

@@ -20,6 +20,39 @@ def test_a_straight_line_takes_the_two_trials_that_prove_an_answer() -> None:
     assert [record.trial.purpose.value for record in history] == ["calibrate", "confirm"]
 
 
+def test_a_climb_that_ends_early_costs_one_trial_more_because_the_next_goes_on_to_the_edge() -> None:
+    def run(trial: Trial) -> Outcome:
+        needs = 1.1 if trial.climb else 1.0
+        law = lambda candidate: int(needs * (50 * MB + 2 * MB * candidate.batch_size))  # noqa: E731
+        return FakeDevice(limit_bytes=1000 * MB, law=law, headroom=0.05).run(trial)
+
+    space, budget = SearchSpace(batch_sizes=range(1, 4097)), Budget(limit_bytes=1000 * MB, headroom=0.05)
+    history = search(space, budget, run)
+    assert [record.trial.purpose.value for record in history] == ["calibrate", "confirm", "confirm"]
+    best = best_fit(space, history)
+    assert best is not None
+    assert 441 <= best.candidate.batch_size <= 450
+    larger = next_larger(space, history, best.candidate, budget)
+    assert larger is not None
+    assert 450 < larger[0].batch_size <= best.candidate.batch_size / 0.98 + 1
+
+
+def test_a_size_that_failed_after_another_is_run_alone_when_a_fresh_process_leaves_room_for_it() -> None:
+    """What comes after another size needs a tenth more here than it does alone."""
+
+    def run(trial: Trial) -> Outcome:
+        def law(candidate: Candidate) -> int:
+            alone = 20 * MB + 2 * MB * candidate.batch_size
+            return alone if candidate == trial.candidate else int(1.1 * alone)
+
+        return FakeDevice(limit_bytes=1000 * MB, law=law).run(trial)
+
+    space, budget = SearchSpace(batch_sizes=range(1, 4097)), Budget(limit_bytes=1000 * MB)
+    best = best_fit(space, search(space, budget, run))
+    assert best is not None
+    assert best.candidate.batch_size >= 0.93 * 490
+
+
 def test_the_fake_device_of_the_style_guide() -> None:
     device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
     space = SearchSpace(batch_sizes=range(1, 1025), resolution=0)
@@ -210,8 +243,9 @@ def test_where_steps_are_slow_only_what_may_be_the_last_runs_at_full_length(
             step_ms=lambda candidate: 1000 * step_s * candidate.batch_size / 450,
         )
         outcome = device.run(trial)
-        steps = 6 * len(outcome.points) or outcome.steps_run + 1
-        return dataclasses.replace(outcome, duration_s=build_s + steps * step_s)
+        own_ms = 0.0 if outcome.points else (outcome.steps_run + 1) * (outcome.step_ms or 0.0)
+        steps_ms = own_ms + sum(6 * point.step_ms for point in (*outcome.points, *outcome.further))
+        return dataclasses.replace(outcome, duration_s=build_s + steps_ms / 1000)
 
     space = SearchSpace(batch_sizes=range(1, 4097))
     history = search(space, Budget(limit_bytes=1000 * MB, headroom=0.05), timed)

@@ -16,6 +16,10 @@ from tests.specs import small_probe_spec, small_spec
     ("overrides", "said"),
     [
         ({"search__sequence_length": {"max": 10**6}}, "search.sequence_length: gives 1,000,000 lengths"),
+        (
+            {"search__sequence_length": {"percentiles": [90], "max": 64}},
+            "search.sequence_length.max: percentiles and max exclude each other",
+        ),
         ({"search__objective": "sequence_length"}, "search.objective: needs search.sequence_length, which is not set"),
         ({"training__effective_batch_size": 2, "search__batch_size": [4, 8]}, "expected at least the smallest batch"),
         (

@@ -163,6 +163,10 @@ def test_an_interruption_keeps_what_was_known() -> None:
     assert probe(fake(), device.budget, earlier=kept).verdict is Verdict.TUNED
 
 
+GIVEN_UP = "no buckets: by turns they did not stay within the budget with"
+SMALLEST = "613 of 24, 613 of 40, 613 of 96, 229 of 256"
+
+
 class Noticing(SilentObserver):
     def __init__(self) -> None:
         self.notices: list[str] = []
@@ -175,7 +179,14 @@ class Noticing(SilentObserver):
     ("turns_need", "said"),
     [
         (1.0, []),
-        (50.0, ["no buckets: in 12 trials by turns they never stayed within the budget, however small"]),
+        (50.0, [f"{GIVEN_UP} 1024 of 24, 1024 of 40, 1024 of 96, 383 of 256 down to {SMALLEST}"]),
+        (
+            2.0,
+            [
+                f"{GIVEN_UP} 1024 of 24, 1024 of 40, 1024 of 96, 383 of 256 down to {SMALLEST}; "
+                "1021 of 24, 612 of 40, 255 of 96, 95 of 256 fitted, too small to be worth it"
+            ],
+        ),
         (None, ["no buckets: the model takes one length only"]),
     ],
 )
@@ -197,6 +208,16 @@ def test_buckets_that_are_given_up_are_said_so_once(turns_need: float | None, sa
     assert result.verdict is Verdict.TUNED
     assert (result.buckets is None) == bool(said)
     assert observer.notices == said
+
+
+def test_a_model_that_comes_compiled_is_not_to_be_compiled_again() -> None:
+    device = fake()
+    result = dataclasses.replace(probe(device, device.budget), tuned_path="m.tuned.yaml")
+    assert any(line.startswith("model.compile(") for line in paste_lines(result))
+    compiled = dataclasses.replace(SPEC, training=dataclasses.replace(SPEC.training, loss=None))
+    lines = paste_lines(dataclasses.replace(result, spec=compiled))
+    assert not any(line.startswith("model.compile(") for line in lines)
+    assert any("keeps its own optimizer" in line for line in lines)
 
 
 def test_a_number_is_the_same_in_the_table_and_in_the_document() -> None:
@@ -249,5 +270,6 @@ def test_the_advice_is_three_things_that_the_spec_has_not_done_yet() -> None:
     advice = what_to_try(SPEC, budget, smallest, 80 * 1024**2)
     assert len(advice) == 3
     assert "--memory-limit 110MiB" in advice[0]
-    assert "half precision" in advice[1]
+    assert "checkpoint" in advice[1]
+    assert "half precision" in advice[2]
     assert not any("optimizer" in line for line in advice)  # it has plain SGD already

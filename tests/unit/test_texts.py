@@ -60,6 +60,13 @@ def test_the_reason_is_told_and_not_the_error_that_carries_it() -> None:
     assert found.cause is Cause.MESSAGE
 
 
+def test_what_was_logged_before_an_error_without_a_reason_gives_the_facts() -> None:
+    by_name = {text.name: classify(text.text) for text in HARDER}
+    scratch = by_name["scratch space of an RNN"]
+    assert (scratch.tensor_shape, scratch.dtype, scratch.bytes_requested) == ((805306368,), "uint8", 805306368)
+    assert cause_of("no support, and nothing logged") is Cause.GPU_LIBRARY
+
+
 def test_a_failure_that_was_survived_is_told_apart_from_none() -> None:
     by_name = {text.name: classify(text.text) for text in NOT}
     assert by_name["caught, and a smaller batch ran to its end"].survived

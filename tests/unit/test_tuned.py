@@ -8,6 +8,7 @@ import yaml
 
 from oomtune import load_tuned
 from oomtune.errors import OutputNotWritable, UsageProblem
+from oomtune.keras import compile_args
 from oomtune.spec import load_spec
 from oomtune.tuned import check_output, origin_from, write_tuned
 from tests.specs import small_spec
@@ -41,6 +42,13 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
     assert (tuned.device_kind, tuned.memory_limit_bytes, tuned.confirmed) == ("cpu", 1024**3, True)
     assert tuned.training["optimizer"]["config"]["learning_rate"] == 1e-5
     assert tuned.environment == {"A": "1"}
+
+
+def test_a_model_that_comes_compiled_gets_no_other_optimizer(tmp_path: Path) -> None:
+    path = tmp_path / "model.tuned.yaml"
+    write_tuned(path, VALUES | {"training": {}})
+    with pytest.raises(UsageProblem, match="the trials took the model as it comes compiled"):
+        compile_args(load_tuned(path))
 
 
 def test_nothing_but_the_file_is_left_in_the_folder(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oomtune.units import format_bytes, format_seconds, parse_bytes, parse_seconds
+from oomtune.units import format_bytes, format_bytes_apart, format_seconds, parse_bytes, parse_seconds, parse_share
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,30 @@ def test_a_size_that_is_shown_reads_back_to_within_its_precision(size: int) -> N
 
 def test_long_times_are_shown_in_words() -> None:
     assert [format_seconds(s) for s in (4.4, 75, 3700)] == ["4 s", "1 min 15 s", "1 h 01 min"]
+
+
+@given(st.integers(min_value=1, max_value=2**50), st.integers(min_value=1, max_value=2**12))
+def test_sizes_that_are_not_the_same_are_shown_apart(size: int, more: int) -> None:
+    less, larger = format_bytes_apart(size, size + more)
+    assert less != larger
+    assert format_bytes_apart(size, size)[0] == format_bytes_apart(size, size)[1] == format_bytes(size)
+
+
+def test_sizes_are_shown_with_no_more_figures_than_it_takes_to_tell_them_apart() -> None:
+    mib = 1024**2
+    assert format_bytes_apart(100 * mib, 200 * mib) == ("100 MiB", "200 MiB")
+    assert format_bytes_apart(int(121.8 * mib), int(121.6 * mib)) == ("121.8 MiB", "121.6 MiB")
+    assert format_bytes_apart(122 * mib, 122 * mib + 1) == ("127,926,272 B", "127,926,273 B")
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("5%", 0.05), ("0.05", 0.05), ("1", 1.0), ("300%", 3.0), (" 0.5 % ", 0.005)]
+)
+def test_shares_are_read_as_people_write_them(text: str, share: float) -> None:
+    assert parse_share(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["5", "1.5", "10"])
+def test_more_than_all_of_it_has_to_be_said_in_per_cent(text: str) -> None:
+    with pytest.raises(ValueError, match=f"for {text} per cent write {text}%"):
+        parse_share(text)

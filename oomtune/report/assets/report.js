@@ -7,10 +7,14 @@
   const COLOURS = { fits: "--fits", over_headroom: "--over", device_oom: "--oom", host_oom: "--oom", timeout: "--late", crash: "--crash" };
   const PATTERNS = { fits: "", over_headroom: "/", device_oom: "x", host_oom: "+", timeout: ".", crash: "-" };
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+  const EDGE = "9px,3px,2px,3px,2px,3px"; // no lane's: what it is has to be seen without colour
 
   const theme = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const narrow = () => window.innerWidth < 640;
   const series = (index) => theme(`--s${index % 6}`);
+  const dash = (index) => DASHES[(index + Math.floor(index / 6)) % 6]; // never again with the same colour
+  const showsAll = new Set();
+  const visible = (plot, lane) => lane.shown || showsAll.has(plot) || "legendonly";
   const memory = (bytes) => (bytes === null ? null : bytes / data.unit.bytes);
   // Plotly reads a few tags and entities in texts; these are the user's words.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -64,20 +68,22 @@
     frontier() {
       const figure = figures.frontier;
       const traces = [];
+      // A line through one point is nothing to see.
+      const mode = (points) => (figure.has_lengths && points.length > 1 ? "lines" : "markers");
       const at = (points) => points.map((point) => (figure.has_lengths ? point.x : plain(point.x)));
       figure.series.forEach((one, index) => {
-        const line = { color: series(index), width: 2.5, dash: DASHES[index % 6] };
+        const line = { color: series(index), width: 2.5, dash: dash(index) };
         traces.push(dots(one.runs, one.name, index, { x: at(one.runs), showlegend: false, legendgroup: one.name, opacity: 0.8 }));
         traces.push({
-          type: "scatter", mode: figure.has_lengths ? "lines" : "markers", name: plain(one.name), legendgroup: one.name, line,
+          type: "scatter", mode: mode(one.line), name: plain(one.name), legendgroup: one.name, line,
           x: at(one.line), y: one.line.map((point) => point.y), hoverinfo: "skip",
           marker: { symbol: "line-ew-open", size: 34, color: series(index), line: { width: 3 } },
         });
         traces.push({
-          type: "scatter", mode: figure.has_lengths ? "lines" : "markers", name: "budget's edge, by the fit", legendgroup: "edge",
+          type: "scatter", mode: mode(one.edge), name: "budget's edge, by the fit", legendgroup: "edge",
           showlegend: index === 0, x: at(one.edge), y: one.edge.map((point) => point.y),
-          line: { color: theme("--over"), width: 1.5, dash: "dot" }, marker: { symbol: "line-ew-open", size: 34, color: theme("--over"), line: { width: 1.5 } },
-          text: one.edge.map((point) => `${plain(one.name)}<br>by the fit, the budget is met at batch ${point.y}`),
+          line: { color: theme("--over"), width: 1.5, dash: EDGE }, marker: { symbol: "line-ew-open", size: 34, color: theme("--over"), line: { width: 1.5 } },
+          text: one.edge.map((point) => `${plain(one.name)}<br>by the fit, the budget is met at batch ${point.at}`),
           hovertemplate: "%{text}<extra></extra>",
         });
       });
@@ -99,13 +105,14 @@
       const traces = [];
       figure.lanes.forEach((lane, index) => {
         const all = lane.runs.map((dot) => ({ ...dot, y: memory(dot.y) }));
-        const visible = lane.shown || "legendonly";
-        traces.push(dots(all, lane.name, index, { legendgroup: lane.name, visible }));
+        const shown = { legendgroup: lane.name, visible: visible("curve", lane) };
+        traces.push(dots(all, lane.name, index, { ...shown, showlegend: !lane.fit }));
         if (lane.fit) {
+          // The legend has the line: its dashes tell lanes apart where colours do not.
           traces.push({
-            type: "scatter", mode: "lines", name: `fit, ${plain(lane.name)}`, legendgroup: lane.name, showlegend: false, visible, hoverinfo: "skip",
+            type: "scatter", mode: "lines", name: plain(lane.name), ...shown, hoverinfo: "skip",
             x: [lane.fit.from[0], lane.fit.to[0]], y: [memory(lane.fit.from[1]), memory(lane.fit.to[1])],
-            line: { color: series(index), width: 1.8, dash: DASHES[index % 6] },
+            line: { color: series(index), width: 1.8, dash: dash(index) },
           });
         }
       });
@@ -128,8 +135,8 @@
       return [[trace], layout("trial", `peak memory, ${data.unit.name}`, { ...walls(), xaxis, bargap: 0.35, showlegend: false })];
     },
 
-    step: () => speed(figures.step, "step, ms"),
-    throughput: () => speed(figures.throughput, "samples a second"),
+    step: () => speed("step", "step, ms"),
+    throughput: () => speed("throughput", "samples a second"),
 
     lengths() {
       const figure = figures.lengths;
@@ -158,19 +165,19 @@
     },
   };
 
-  function speed(figure, title) {
-    const traces = figure.lanes.flatMap((lane, index) => {
-      const visible = lane.shown || "legendonly";
+  function speed(plot, title) {
+    const traces = figures[plot].lanes.flatMap((lane, index) => {
+      const shown = { legendgroup: lane.name, visible: visible(plot, lane) };
       // Of several runs of one size the line takes the quickest: what is slower was held up by something else.
       const quickest = new Map();
       for (const run of lane.runs) if (!(quickest.get(run.x)?.step_ms <= run.step_ms)) quickest.set(run.x, run);
       const line = [...quickest.values()];
       return [
         {
-          type: "scatter", mode: "lines", name: plain(lane.name), legendgroup: lane.name, visible, hoverinfo: "skip",
-          x: line.map((run) => run.x), y: line.map((run) => run.y), line: { color: series(index), width: 1.8, dash: DASHES[index % 6] },
+          type: "scatter", mode: "lines", name: plain(lane.name), ...shown, hoverinfo: "skip",
+          x: line.map((run) => run.x), y: line.map((run) => run.y), line: { color: series(index), width: 1.8, dash: dash(index) },
         },
-        dots(lane.runs, lane.name, index, { legendgroup: lane.name, showlegend: false, visible }),
+        dots(lane.runs, lane.name, index, { ...shown, showlegend: false }),
       ];
     });
     return [traces, layout("batch size", title)];
@@ -188,18 +195,27 @@
 
   const config = { displayModeBar: false, responsive: true, doubleClick: "reset" };
   function draw() {
-    for (const place of document.querySelectorAll("[data-plot]")) {
+    const plots = [...document.querySelectorAll("[data-plot]")].map((place) => {
       const [traces, look] = drawn[place.dataset.plot]();
       if (look.showlegend) makeRoom(place, traces, look);
-      Plotly.react(place, traces, look, config);
-    }
-    document.documentElement.dataset.drawn = "yes";
+      return Plotly.react(place, traces, look, config);
+    });
+    Promise.all(plots).then(() => { document.documentElement.dataset.drawn = "yes"; });
   }
   draw();
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   window.matchMedia("(max-width: 639px)").addEventListener("change", draw);
 
   const said = document.querySelector(".said");
+  for (const button of document.querySelectorAll("button.lanes")) {
+    const [plot, asked] = [button.dataset.lanes, button.textContent];
+    button.addEventListener("click", () => {
+      if (!showsAll.delete(plot)) showsAll.add(plot);
+      button.textContent = showsAll.has(plot) ? "Show fewer lanes" : asked;
+      said.textContent = showsAll.has(plot) ? "all lanes are drawn" : "fewer lanes are drawn";
+      draw();
+    });
+  }
   for (const button of document.querySelectorAll(".sortable th button")) {
     button.addEventListener("click", () => sort(button));
   }
@@ -213,7 +229,7 @@
     const rows = [...body.rows].sort((one, other) => {
       const [a, b] = [value(one), value(other)];
       if (a === "" || b === "") return (a === "") - (b === ""); // what is not known comes last, either way
-      const order = number ? a - b : a.localeCompare(b);
+      const order = number ? a - b : a.localeCompare(b, undefined, { numeric: true });
       return down ? -order : order;
     });
     body.append(...rows);

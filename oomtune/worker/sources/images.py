@@ -15,6 +15,7 @@ from oomtune.worker.sources.source import Axis, Bounds, Sample, Source
 from oomtune.worker.sources.stream import Count
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif"}
+_SPLITS = {"train", "training", "val", "valid", "validation", "eval", "test", "testing"}
 
 
 def images_source(data: ImagesData, folder: str, bounds: Bounds) -> Source:
@@ -35,6 +36,7 @@ def images_source(data: ImagesData, folder: str, bounds: Bounds) -> Source:
 def _found(folders: list[Path]) -> list[tuple[Path, int]]:
     """Every image with the number of its class."""
     inside = [entry for folder in folders for entry in folder.iterdir() if entry.is_dir()]
+    _refuse_splits(inside)
     classes = {name: number for number, name in enumerate(sorted({entry.name for entry in inside}))}
     images = sorted(
         (classes[entry.name], path)
@@ -49,6 +51,19 @@ def _found(folders: list[Path]) -> list[tuple[Path, int]]:
             hint=f"expected a folder for each class, with images in it: {', '.join(sorted(_ENDINGS))}",
         )
     return [(path, number) for number, path in images]
+
+
+def _refuse_splits(inside: list[Path]) -> None:
+    """Folders for training and validation that hold the folders of classes are no classes themselves."""
+    if not inside or any(entry.name.lower() not in _SPLITS for entry in inside):
+        return
+    if all(any(below.is_dir() for below in entry.iterdir()) for entry in inside):
+        train = min(inside, key=lambda entry: (not entry.name.lower().startswith("train"), entry.name))
+        raise DataUnreadable(
+            f"{train.parent}: its folders {', '.join(sorted(entry.name for entry in inside))} hold the folders of "
+            "classes (dataset.images.path)",
+            hint=f"set dataset.images.path to one of them, such as {train}",
+        )
 
 
 def _decoded(images: list[tuple[Path, int]], data: ImagesData) -> Iterator[Sample]:

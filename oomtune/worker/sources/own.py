@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from oomtune.errors import DataUnreadable
-from oomtune.worker.code import load
+from oomtune.worker.code import load, required_by
 from oomtune.worker.sources.arrays import held_source, usable
 from oomtune.worker.sources.pipelines import axes_of, elements, pipeline_source
 from oomtune.worker.sources.source import Bounds, Source, by_name
@@ -20,7 +20,7 @@ _EXPECTED = "return a tf.data.Dataset of (inputs, targets) samples, or a pair of
 
 
 def python_source(name: str, folder: str, bounds: Bounds) -> Source:
-    made = load(name, folder, _KEY)()
+    made = _called(load(name, folder, _KEY), name)
     if isinstance(made, tf.data.Dataset):
         _refuse_what_is_no_pair(made, name)
         return _of_pipeline(made, name, bounds)
@@ -31,6 +31,21 @@ def python_source(name: str, folder: str, bounds: Bounds) -> Source:
         _refuse_differing_counts([*by_name(inputs).values(), *by_name(targets).values()], name)
         return _of_pipeline(tf.data.Dataset.from_tensor_slices((inputs, targets)), name, bounds)
     return held_source(inputs, targets, name=name, key=_KEY, called={})
+
+
+def _called(function: Callable[..., Any], name: str) -> Any:
+    missing = required_by(function)
+    if missing:
+        raise DataUnreadable(
+            f"{_KEY}: {name} needs {' and '.join(map(repr, missing))}",
+            hint="it is called without arguments: give them defaults",
+        )
+    try:
+        return function()
+    except SystemExit as error:
+        raise DataUnreadable(
+            f"{_KEY}: {name} ended the process: sys.exit({error.code!r})", hint="return the data, or raise an error"
+        ) from error
 
 
 def _side(side: str, arrays: Any, name: str) -> Any:
@@ -70,7 +85,9 @@ def _refuse_what_is_no_pair(dataset: tf.data.Dataset, name: str) -> None:
     if not isinstance(element, tuple) or len(element) != 2:
         raise DataUnreadable(
             f"{_KEY}: the dataset of {name} has elements of {_described(element)}, not (inputs, targets)",
-            hint="map each element to a pair: dataset.map(lambda element: (inputs, targets))",
+            hint="leave the sample weights out: dataset.map(lambda inputs, targets, weights: (inputs, targets))"
+            if isinstance(element, tuple) and len(element) == 3
+            else "map each element to a pair: dataset.map(lambda element: (inputs, targets))",
         )
     for side, specs in zip(("inputs", "targets"), element, strict=True):
         for spec in by_name(specs).values():
@@ -93,7 +110,7 @@ def _of_pipeline(dataset: tf.data.Dataset, function: str, bounds: Bounds) -> Sou
         for number, (inputs, targets) in enumerate(elements(dataset, name), 1):
             yield inputs, targets, f"{name}, sample {number}"
 
-    source = pipeline_source(finished(pairs(), Checker(_KEY), None), dataset, name, bounds)
+    source = pipeline_source(finished(pairs(), Checker(_KEY, by_side=False), None), dataset, name, bounds)
     source.dataset = dataset
     source.axes = axes_of(dataset.element_spec[0])
     return source

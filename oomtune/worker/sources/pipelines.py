@@ -56,7 +56,7 @@ def elements(pipeline: tf.data.Dataset, name: str) -> Iterator[Any]:
         raise DataUnreadable(
             f"{name} failed after {number} samples{' or a few more' if together else ''}: {reason_of(error)}",
             hint="run the pipeline by itself to see why: for sample in dataset: pass",
-        ) from None
+        ) from error
 
 
 def axes_of(specs: Any) -> dict[str, Axis]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from oomtune.errors import DataUnreadable
 from oomtune.files import found_at
+from oomtune.worker.reasons import reason
 
 _MOST_SHOWN = 20
 _GRAPH_NODES = re.compile(r"\{\{.*?\}\}|\[\[.*|\[Op:.*", re.DOTALL)
@@ -35,7 +36,7 @@ def not_there(where: object, what: str, name: str, key: str, known: Collection[s
 
 def reason_of(error: Exception) -> str:
     """What TensorFlow says, without the names of its graph's nodes."""
-    return " ".join(_GRAPH_NODES.sub("", str(error)).split())
+    return " ".join(_GRAPH_NODES.sub("", reason(error)).split())
 
 
 def unreadable(where: object, reason: object, key: str, hint: str) -> DataUnreadable:

@@ -20,6 +20,7 @@ Row = tuple[dict[str, Any], str]
 
 _LONGEST_CELL = 2**31 - 1
 _SHOWN = 40
+_DELIMITERS = (";", "\t", "|", ",")
 
 
 def columns_in(names: Names) -> list[str]:
@@ -58,10 +59,21 @@ def _places(file: Path, header: list[str], keys: dict[str, str]) -> list[tuple[s
         raise DataUnreadable(f"{file} is empty (dataset.csv.path)", hint="expected a header and a row for each sample")
     for column, key in keys.items():
         if column not in header:
+            _refuse_other_delimiter(file, header, column, key)
             raise not_there(file, "column", column, key, header)
         if header.count(column) > 1:
             raise DataUnreadable(f"{file} has the column {column!r} twice ({key})", hint="rename one of them")
     return [(column, header.index(column)) for column in keys]
+
+
+def _refuse_other_delimiter(file: Path, header: list[str], column: str, key: str) -> None:
+    """One column whose name holds those that are wanted is a line that was not split."""
+    for delimiter in _DELIMITERS:
+        if len(header) == 1 and column in [name.strip() for name in header[0].split(delimiter)]:
+            raise DataUnreadable(
+                f"{file} has no column {column!r} ({key}): its header is one column, {header[0]!r}",
+                hint=f"set dataset.csv.delimiter: {json.dumps(delimiter)}",
+            )
 
 
 def records_span_lines(file: Path, delimiter: str) -> bool:

@@ -12,6 +12,7 @@ from oomtune.domain import DatasetSpec, Scan
 from oomtune.errors import DataUnreadable
 from oomtune.worker.sources.arrays import row_of
 from oomtune.worker.sources.lengths import Lengths, lengths_of_rows, sequences, within
+from oomtune.worker.sources.numbers import Numbers
 from oomtune.worker.sources.opening import open_source
 from oomtune.worker.sources.source import Bounds, Sample, Source, by_name
 
@@ -40,13 +41,17 @@ def _held(held: tuple[Any, Any], on_progress: OnProgress, bounds: Bounds) -> tup
     measured, lengths = lengths_of_rows(inputs)
     order = np.arange(count) if lengths is None else np.argsort(-lengths, kind="stable")
     counted = [] if lengths is None else zip(*np.unique(lengths, return_counts=True), strict=True)
+    inputs_seen, targets_seen = Numbers("inputs"), Numbers("targets")
+    inputs_seen.look(inputs)
+    targets_seen.look(targets)
     on_progress(count, 1.0)
     worst = within(bounds, [(row_of(inputs, at), row_of(targets, at)) for at in order[: bounds.worst]])
     found = Scan(
         samples=count,
         read=count,
         lengths=tuple((int(length), int(many)) for length, many in counted),
-        ranges=_ranges("inputs", inputs) | _ranges("targets", targets),
+        ranges=inputs_seen.ranges() | targets_seen.ranges(),
+        fractions=targets_seen.fractions(),
         sequences=sequences(worst, [] if measured is None else [f"inputs.{measured}"]),
     )
     return found, worst
@@ -54,7 +59,7 @@ def _held(held: tuple[Any, Any], on_progress: OnProgress, bounds: Bounds) -> tup
 
 def _streamed(source: Source, on_progress: OnProgress, bounds: Bounds) -> tuple[Scan, list[Sample]]:
     lengths = Lengths(source.axes, bounds)
-    inputs_seen, targets_seen = _Numbers(), _Numbers()
+    inputs_seen, targets_seen = Numbers("inputs"), Numbers("targets")
     read = 0
     for sample in source.samples:
         read += 1
@@ -65,7 +70,8 @@ def _streamed(source: Source, on_progress: OnProgress, bounds: Bounds) -> tuple[
             on_progress(read, source.share_read())
     if not read:
         named = f" ({source.key})" if source.key else ""
-        raise DataUnreadable(f"{source.name} holds no samples{named}", hint="check that the path names the right data")
+        look = "check that the path names the right data" if source.key else "run the pipeline by itself to see why"
+        raise DataUnreadable(f"{source.name} holds no samples{named}", hint=look)
     on_progress(read, 1.0)
     in_all = source.partial()
     kept = [(inputs_seen.alike(inputs), targets_seen.alike(targets)) for inputs, targets in lengths.longest_first()]
@@ -74,50 +80,8 @@ def _streamed(source: Source, on_progress: OnProgress, bounds: Bounds) -> tuple[
         read=read,
         lengths=lengths.counted(),
         more=in_all is not None and in_all <= read,
-        ranges=inputs_seen.ranges("inputs") | targets_seen.ranges("targets"),
+        ranges=inputs_seen.ranges() | targets_seen.ranges(),
+        fractions=targets_seen.fractions(),
         sequences=sequences(kept, lengths.measured),
     )
     return found, kept
-
-
-class _Numbers:
-    """The numbers of one side of the samples: how far the whole ones go, and which of the arrays hold fractions."""
-
-    def __init__(self) -> None:
-        self._whole: dict[str, tuple[int, int]] = {}
-        self._fractional: set[str] = set()
-
-    def look(self, arrays: Any) -> None:
-        for name, array in by_name(arrays).items():
-            kind = array.dtype.kind
-            if kind in "iu":
-                if array.size:
-                    low, high = _range(array)
-                    known = self._whole.get(name, (low, high))
-                    self._whole[name] = min(low, known[0]), max(high, known[1])
-            elif kind == "f":
-                self._fractional.add(name)
-
-    def ranges(self, side: str) -> dict[str, tuple[int, int]]:
-        return {f"{side}.{name}": found for name, found in self._whole.items() if name not in self._fractional}
-
-    def alike(self, arrays: Any) -> Any:
-        """The arrays of a sample with the types that they have in all: whole numbers among fractions are fractions."""
-        if not self._fractional & self._whole.keys():
-            return arrays
-        if isinstance(arrays, dict):
-            return {name: self._one(name, array) for name, array in arrays.items()}
-        return self._one("", arrays)
-
-    def _one(self, name: str, array: Any) -> Any:
-        mixed = name in self._fractional and array.dtype.kind in "iu"
-        return array.astype(np.float32) if mixed else array
-
-
-def _ranges(side: str, arrays: Any) -> dict[str, tuple[int, int]]:
-    whole = {name: array for name, array in by_name(arrays).items() if array.dtype.kind in "iu" and array.size}
-    return {f"{side}.{name}": _range(array) for name, array in whole.items()}
-
-
-def _range(array: Any) -> tuple[int, int]:
-    return (int(array.min()), int(array.max())) if array.ndim else (int(array), int(array))

@@ -23,9 +23,16 @@ class Checker:
     """Refuses samples that can't be trained on, with the place they came from."""
 
     def __init__(
-        self, key: str, inputs: Names | ArrayNames = "inputs", targets: Names | ArrayNames = "targets"
+        self,
+        key: str,
+        inputs: Names | ArrayNames = "inputs",
+        targets: Names | ArrayNames = "targets",
+        *,
+        by_side: bool = True,
     ) -> None:
+        """`by_side` says whether the spec has an entry for each side below this key."""
         self._key = key
+        self._by_side = by_side
         self._names: dict[str, Names | ArrayNames] = {"inputs": inputs, "targets": targets}
         self._shapes: dict[tuple[str, str], tuple[int, ...]] = {}
 
@@ -47,7 +54,7 @@ class Checker:
         if seen != shape and (len(seen) != len(shape) or seen[1:] != shape[1:]):
             raise DataUnreadable(
                 f"{where}: {self._called(side, name)} has the shape {list(shape)}, earlier samples have {list(seen)}"
-                f" ({self._key}.{side})",
+                f" ({self._entry(side)})",
                 hint="samples may differ along their first axis only; bring them to one shape",
             )
 
@@ -56,9 +63,12 @@ class Checker:
         number = value[tuple(position)]
         called = self._called(side, name, int(position[-1]) if value.ndim else 0)
         raise DataUnreadable(
-            f"{where}: {called} is {'NaN' if np.isnan(number) else 'infinite'} ({self._key}.{side})",
+            f"{where}: {called} is {'NaN' if np.isnan(number) else 'infinite'} ({self._entry(side)})",
             hint="training on it would give a loss of NaN; remove the sample or fill in a number",
         )
+
+    def _entry(self, side: str) -> str:
+        return f"{self._key}.{side}" if self._by_side else self._key
 
     def _called(self, side: str, name: str, position: int | None = None) -> str:
         names = self._names[side]

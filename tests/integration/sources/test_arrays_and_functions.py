@@ -13,6 +13,7 @@ import tensorflow as tf
 from oomtune.domain import ENDLESS, Scan
 from oomtune.errors import DataUnreadable, TrialCrashed
 from oomtune.scanning import said_of
+from oomtune.worker import child
 from oomtune.worker.sources import Bounds, open_source
 from tests.integration.sources.reading import Read, shapes
 from tests.specs import small_probe_spec
@@ -42,7 +43,7 @@ def test_archives_of_a_pattern_are_read_one_after_the_other(tmp_path: Path, read
     for part in (2, 1):
         np.savez(tmp_path / f"part{part}.npz", x=np.full((3, 2, 5), part, "float32"), y=np.zeros(3))
     found, worst = read(npz={"path": ["part*.npz"]})
-    assert found == Scan(samples=6, read=6, lengths=((2, 6),), sequences=("inputs.",))
+    assert found == Scan(samples=6, read=6, lengths=((2, 6),), ranges={"targets.": (0, 0)}, sequences=("inputs.",))
     assert [float(inputs[0, 0]) for inputs, _ in worst] == [1, 1, 1, 2, 2, 2]
 
 
@@ -137,6 +138,11 @@ def test_images_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str])
     assert "data: no folders in it (dataset.images.path)" in refused(images=section)
     (tmp_path / "data" / "cats").mkdir()
     assert "data: no images in its folders" in refused(images=section)
+    write_images(tmp_path / "split" / "train")
+    write_images(tmp_path / "split" / "val")
+    found = refused(images={"path": "split", "size": [8, 6]})
+    assert "split: its folders train, val hold the folders of classes (dataset.images.path) | " in found
+    assert found.endswith("split/train")
     write_images(tmp_path / "data")
     for name in ("dogs/a.png", "cats/c.jpeg"):
         path = tmp_path / "data" / name
@@ -166,6 +172,8 @@ def mixed_objects(): return np.array(["a", None], dtype=object), np.array([0, 1]
 def deep(): return tf.data.Dataset.from_tensors((tf.ragged.constant([[1, 2], [3]]), 1))
 def empty(): return tf.data.Dataset.from_tensor_slices((np.zeros((0, 2)), np.zeros(0)))
 def nothing(): pass
+def needs_more(split): pass
+def leaves(): raise SystemExit(3)
 def lists(): return [[1, 2], [3, 4]]
 def triple(): return tf.data.Dataset.from_tensors((1, 2, 3))
 def nested(): return tf.data.Dataset.from_tensors(((1, 2), 3))
@@ -239,19 +247,30 @@ def test_a_pipeline_that_does_not_know_its_length_is_said_to_have_more_than_was_
     [
         ("nothing", "my_data:nothing returned a NoneType"),
         ("lists", "returned a list of 2 as inputs"),
-        ("triple", "the dataset of my_data:triple has elements of a tuple of 3, not (inputs, targets)"),
+        ("triple", "has elements of a tuple of 3, not (inputs, targets) | leave the sample weights out"),
         ("nested", "the inputs of my_data:nested are a tuple of 2, not a tensor or a dict of tensors"),
         ("mixed_objects", "inputs has the type object, not numbers"),
         ("uneven", "'inputs' has 3 samples and 'targets' has 4"),
         ("uneven_ragged", "the arrays of my_data:uneven_ragged have 3 and 4 samples"),
-        ("empty", "dataset.python (my_data:empty) holds no samples"),
-        ("nan", "dataset.python (my_data:nan), sample 2: 'inputs' is NaN"),
-        ("fails", "dataset.python (my_data:fails) failed after 0 samples or a few more: "),
+        ("empty", "dataset.python (my_data:empty) holds no samples | run the pipeline by itself to see why"),
+        ("nan", "dataset.python (my_data:nan), sample 2: 'inputs' is NaN (dataset.python) |"),
+        ("fails", "(my_data:fails) failed after 0 samples or a few more: RuntimeError: my data is broken |"),
+        ("needs_more", "dataset.python: my_data:needs_more needs 'split' | it is called without arguments"),
+        ("leaves", "dataset.python: my_data:leaves ended the process: sys.exit(3)"),
         ("differing", "sample 2: 'inputs' has the shape [1, 1], earlier samples have [1, 2]"),
     ],
 )
 def test_what_a_function_may_not_return(refused: Callable[..., str], function: str, said: str) -> None:
     assert said in refused(python=f"my_data:{function}")
+
+
+@pytest.mark.usefixtures("functions")
+def test_a_pipeline_that_fails_shows_the_users_own_lines(read: Read) -> None:
+    with pytest.raises(DataUnreadable) as failed:
+        read(python="my_data:fails")
+    shown = child.raised(failed.value).traceback
+    assert 'my_data.py", line' in shown
+    assert "site-packages" not in shown
 
 
 @pytest.mark.usefixtures("functions")

@@ -46,13 +46,29 @@ def test_a_late_fraction_makes_all_targets_fractions(tmp_path: Path, read: Read)
     (tmp_path / "a.csv").write_text("x,y\n" + "1,2\n" * 1500 + "1,2.5\n")
     found, worst = read(csv={"path": "a.csv", "inputs": "x", "targets": "y"})
     assert "targets." not in found.ranges
+    assert found.fractions == {"targets.": 2.5}
     assert worst[0][1].dtype == "float32"
+
+
+def test_labels_that_are_stored_as_floats_have_a_range_and_inputs_that_are_have_none(
+    tmp_path: Path, read: Read
+) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1.0,0.0\n2.0,5.0\n")
+    found, _ = read(csv={"path": "a.csv", "inputs": "x", "targets": "y"})
+    assert (found.ranges, found.fractions) == ({"targets.": (0, 5)}, {})
+    np.savez(tmp_path / "a.npz", x=np.ones((3, 2)), y=np.array([2.0, -1.0, 7.0]))
+    found, _ = read(npz={"path": "a.npz"})
+    assert (found.ranges, found.fractions) == ({"targets.": (-1, 7)}, {})
+    np.savez(tmp_path / "b.npz", x=np.ones((3, 2)), y=np.array([2.0, 0.25, 7.0]))
+    found, _ = read(npz={"path": "b.npz"})
+    assert (found.ranges, found.fractions) == ({}, {"targets.": 0.25})
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("age,incme,label\n1,2,3\n", "a.csv has no column 'income' (dataset.csv.inputs) | did you mean 'incme'?"),
+        ("age;income;label\n1;2;3\n", "'age;income;label' | set dataset.csv.delimiter: \";\""),
         ("age,income,kind\n1,2,3\n", "a.csv has no column 'label' (dataset.csv.targets) | it has: age, income, kind"),
         ("age,income,label\n1,2,3\n1,nan,3\n", "a.csv:3: 'income' is NaN (dataset.csv.inputs)"),
         ("age,income,label\n1e39,2,3\n", "a.csv:2: 'age' is infinite (dataset.csv.inputs)"),

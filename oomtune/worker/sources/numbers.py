@@ -1,0 +1,67 @@
+"""The numbers that samples hold: how far the whole ones go, and where there are fractions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oomtune.worker.sources.source import by_name
+
+
+class Numbers:
+    """The numbers of one side of the samples, looked at as they come.
+
+    Targets that are stored as floats may be labels all the same: where all of them are whole their range is known too,
+    and else one of the fractions. Of inputs, floats are no tokens.
+    """
+
+    def __init__(self, side: str) -> None:
+        self._side = side
+        self._whole: dict[str, tuple[int, int]] = {}
+        self._fractions: dict[str, float] = {}
+        self._kinds: dict[str, set[str]] = {}
+
+    def look(self, arrays: Any) -> None:
+        for name, array in by_name(arrays).items():
+            kind = array.dtype.kind
+            self._kinds.setdefault(name, set()).add(kind)
+            if not array.size or name in self._fractions:
+                continue
+            if kind in "iu" or (kind == "f" and self._side == "targets"):
+                self._extend(name, array)
+
+    def _extend(self, name: str, array: Any) -> None:
+        if array.dtype.kind == "f" and (found := array[array != np.floor(array)]).size:
+            self._fractions[name] = float(found.flat[0])
+            return
+        low, high = int(array.min()), int(array.max())
+        known = self._whole.get(name, (low, high))
+        self._whole[name] = min(low, known[0]), max(high, known[1])
+
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """The smallest and the largest number of each part that holds whole ones only."""
+        return {
+            f"{self._side}.{name}": found
+            for name, found in self._whole.items()
+            if name not in self._fractions and (self._side == "targets" or "f" not in self._kinds[name])
+        }
+
+    def fractions(self) -> dict[str, float]:
+        """Of each part of the targets that is not whole throughout, the first number that is not."""
+        return {f"{self._side}.{name}": found for name, found in self._fractions.items()}
+
+    def alike(self, arrays: Any) -> Any:
+        """The arrays of a sample with the types that they have in all: whole numbers among fractions are fractions."""
+        if not any(self._is_mixed(name) for name in self._kinds):
+            return arrays
+        if isinstance(arrays, dict):
+            return {name: self._one(name, array) for name, array in arrays.items()}
+        return self._one("", arrays)
+
+    def _is_mixed(self, name: str) -> bool:
+        kinds = self._kinds[name]
+        return "f" in kinds and bool(kinds & {"i", "u"})
+
+    def _one(self, name: str, array: Any) -> Any:
+        return array.astype(np.float32) if self._is_mixed(name) and array.dtype.kind in "iu" else array

@@ -1,0 +1,63 @@
+"""What a shell completes and how it is set up, as the shell asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomtune.cli import completing
+from oomtune.devices.catalogue import cards, find_card, in_one_word
+from oomtune.domain import Objective
+from tests.conftest import Cli
+
+
+def completed(cli: Cli, words: str) -> list[str]:
+    asked = {"_OOMTUNE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    return cli(env=asked).out.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ("probe --device ", ["auto", "gpu", "cpu"]),
+        ("probe --objective ", list(map(str, Objective))),
+        ("check m.yaml --against T", [word for word in map(in_one_word, cards()) if word.startswith("T")]),
+    ],
+)
+def test_the_values_of_options_are_completed(words: str, values: list[str], cli: Cli) -> None:
+    assert completed(cli, f"oomtune {words}") == values
+
+
+def test_every_card_that_is_offered_is_understood_as_itself_in_any_case() -> None:
+    for card in cards():
+        assert find_card(in_one_word(card)) == card
+        assert " " not in in_one_word(card)
+    assert "t4" in completing.gpus("t")
+    assert set(completing.gpus("")) == {in_one_word(card) for card in cards()}
+
+
+@pytest.mark.parametrize(("shell", "mark"), [("bash", "COMPREPLY"), ("zsh", "#compdef oomtune"), ("fish", "complete ")])
+def test_the_script_is_that_of_the_shell_that_is_named(shell: str, mark: str, cli: Cli) -> None:
+    ran = cli("--show-completion", shell)
+    assert (ran.code, ran.err) == (0, "")
+    assert mark in ran.out
+
+
+@pytest.mark.parametrize("words", [("--show-completion", "tcsh"), ("--install-completion", "zsh")])
+def test_a_shell_that_can_not_be_served_is_said_to_be_so(words: tuple[str, str], cli: Cli) -> None:
+    ran = cli(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"oomtune: {words[0]} {words[1]}: ")
+
+
+@pytest.mark.parametrize("command", ["probe", "check", "report", "init", "schema", "diagnose", "explain"])
+def test_help_shows_no_types_of_python(command: str, cli: Cli) -> None:
+    told = cli(command, "--help", env={"COLUMNS": "80"}).out
+    assert [word for word in ("<list", "<path", "<str", "Path]") if word in told] == []
+
+
+def test_the_help_of_check_has_every_exit_code_and_an_example_of_each_way_to_use_it(cli: Cli) -> None:
+    told = " ".join(cli("check", "--help").out.split())
+    codes = told.partition("Exit codes: ")[2]
+    assert [code for code in (0, 1, 2, 4, 5, 6, 130) if f"{code} " not in codes] == []
+    for flag in ("--against T4", "--update", "--junit", "--tolerance"):
+        assert f"oomtune check model.tuned.yaml {flag}" in told
