@@ -12,15 +12,13 @@ from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.text import Text
 
-from oomtune.domain import Budget, Device, Lane, ProbeSpec, Purpose, Trial, TrialRecord
+from oomtune.domain import Budget, Device, Lane, ProbeSpec, Trial, TrialRecord
 from oomtune.report.terminal import trial_line, trial_table
-from oomtune.search import best_fit, trials_ahead
+from oomtune.search import best_fit, time_ahead_s
 from oomtune.search.evidence import lane_views
 from oomtune.units import format_bytes, format_seconds
 
 _ROWS = 14
-# What a trial takes beside one that climbs: all build the same model, and run more or fewer steps of it.
-_OF_A_CLIMB = {Purpose.CALIBRATE: 1.0, Purpose.SEARCH: 0.6, Purpose.CONFIRM: 1.0}
 
 
 def headline(spec: ProbeSpec, device: Device, budget: Budget) -> str:
@@ -79,8 +77,8 @@ class LiveScreen:
         self.budget = Budget(limit_bytes=1)
         self.title = "reading the spec and starting TensorFlow"
         self.running: tuple[Trial, int, float] | None = None
-        self.ahead_s: float | None = None
-        self.ahead_of = 0
+        self.ends_at: float | None = None
+        self.foreseen_after = 0
         self.spinner = Spinner("dots")
         self.share_read: float | None = None
         self.live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
@@ -112,14 +110,6 @@ class LiveScreen:
     def notice(self, text: str) -> None:
         self.live.console.print(Text(f"note: {text}", style="yellow"))
 
-    def _time_ahead(self) -> float | None:
-        """What may remain: the trials that the curves call for, at what such trials have cost."""
-        if self.spec is None:
-            return None
-        ahead = trials_ahead(self.spec.space, self.budget, self.history)
-        climbs = [record.outcome.duration_s / _OF_A_CLIMB[record.trial.purpose] for record in self.history]
-        return sum(_OF_A_CLIMB[purpose] for purpose in ahead) * sum(climbs) / len(climbs) if climbs else None
-
     def _render(self) -> RenderableType:
         parts: list[RenderableType] = [Text(self.title, style="bold")]
         if self.history:
@@ -137,16 +127,23 @@ class LiveScreen:
         return Group(*parts)
 
     def _status(self, lane: Lane | None) -> str:
-        words = [f"{format_seconds(time.monotonic() - self.began)} elapsed"]
-        if self.ahead_of != len(self.history):
-            # Worked out here, by the thread that draws, so that no trial waits for it.
-            self.ahead_of, self.ahead_s = len(self.history), self._time_ahead()
-        if self.ahead_s:
-            words.append(f"about {format_seconds(self.ahead_s)} to go")
+        words = [f"{format_seconds(time.monotonic() - self.began)} elapsed", *self._time_to_go()]
         best = best_fit(self.spec.space, self.history) if self.spec else None
         if best is not None:
             words.append(f"best so far: {best.candidate}{self._edge_words(lane)}")
         return " · ".join(words)
+
+    def _time_to_go(self) -> list[str]:
+        """What is foreseen after each trial; it runs down until the next one has ended."""
+        if self.spec is not None and self.foreseen_after != len(self.history):
+            # Worked out here, by the thread that draws, so that no trial waits for it.
+            ahead_s = time_ahead_s(self.spec.space, self.budget, self.history)
+            self.foreseen_after = len(self.history)
+            self.ends_at = None if not ahead_s else time.monotonic() + ahead_s
+        if self.ends_at is None:
+            return []
+        left_s = self.ends_at - time.monotonic()
+        return [f"about {format_seconds(left_s)} to go" if left_s > 0 else "it takes longer than was foreseen"]
 
     def _edge_words(self, lane: Lane | None) -> str:
         """What is known of the edge in the lane being tried."""

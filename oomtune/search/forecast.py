@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -11,7 +12,6 @@ from oomtune.domain import (
     Budget,
     FailedSize,
     Kind,
-    Lane,
     Outcome,
     Point,
     Purpose,
@@ -20,73 +20,54 @@ from oomtune.domain import (
     Trial,
     TrialRecord,
 )
-from oomtune.search.curve import borrow_line, lane_lines
-from oomtune.search.evidence import lane_views
-from oomtune.search.line import Line, line_from_one
+from oomtune.search.cost import effort, seconds_of_effort
+from oomtune.search.imagined import imagined_lines
+from oomtune.search.line import Line
 from oomtune.search.order import next_trial_of_all
 
 _MOST_TRIALS = 60
 # Playing the search through more lanes than this would take longer than it is worth to know.
 _MOST_LANES = 60
-_PLAYS = 5
-# How far a lane lies from what its curve, or its neighbours', says of it; and one run from another.
-_LANE_NOISE = 0.03
-_RUN_NOISE = 0.015
+_PLAYS = 9
+# How far one run of a batch lies from another.
+_RUN_NOISE = 0.02
 
 
-def trials_ahead(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> list[Purpose]:
-    """The purposes of the trials that would follow, by several plays of the search to its end."""
-    if len(space.lanes()) > _MOST_LANES or not any(
-        record.outcome.peak_bytes or record.outcome.points for record in history
-    ):
-        return []
-    plays = [_play(space, budget, history, Random(seed)) for seed in range(_PLAYS)]  # noqa: S311
-    return sorted(plays, key=len)[_PLAYS // 2]
+def time_ahead_s(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> float | None:
+    """What may remain, at what trials have cost so far; None when nothing can be said."""
+    ahead = effort_ahead(space, budget, history)
+    return None if ahead is None else ahead * seconds_of_effort(history)
+
+
+def effort_ahead(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> float | None:
+    """The same in trials, each counted for what its purpose makes it cost: by several plays of the search to its end,
+    that which comes within a factor of two of the most of them."""
+    if not history or len(space.lanes()) > _MOST_LANES:
+        return None
+    plays = [effort(_play(space, budget, history, Random(seed))) for seed in range(_PLAYS)]  # noqa: S311
+    middle = statistics.median(plays)
+    # The most plays lie within a factor of two of a guess that has the shortest of them at its lower end.
+    guesses = (*plays, *(2 * play for play in plays))
+    return max(guesses, key=lambda guess: (sum(guess <= 2 * play <= 4 * guess for play in plays), -abs(guess - middle)))
 
 
 def _play(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], chance: Random) -> list[Purpose]:
-    lines = _imagined(space, budget, history, chance)
+    lines = imagined_lines(space, budget, history, chance)
     played = list(history)
     ahead: list[Purpose] = []
     while len(ahead) < _MOST_TRIALS and (trial := next_trial_of_all(space, budget, played)) is not None:
         lane = trial.candidate.lane
         if lane not in lines:  # a bucket's: they are known when the answer is
-            lines |= _imagined(space, budget, played, chance, beside=[lane])
+            lines |= imagined_lines(space, budget, played, chance, beside=[lane])
         outcome = _outcome(trial, lines[lane], budget, chance)
         played.append(TrialRecord(number=len(played) + 1, trial=trial, outcome=outcome))
         ahead.append(trial.purpose)
     return ahead
 
 
-def _imagined(
-    space: SearchSpace,
-    budget: Budget,
-    history: Sequence[TrialRecord],
-    chance: Random,
-    beside: Sequence[Lane] = (),
-) -> dict[Lane, Line | None]:
-    """A line for every lane that what is known leaves possible. Where lanes know one only from others, all of one
-    precision lie to the same side of what is expected."""
-    views = lane_views(space, history, budget, beside)
-    known = lane_lines(views, budget.budget_bytes, space.resolution)
-    sides = {lane.precision: chance.uniform(-1, 1) for lane in views}
-    lines: dict[Lane, Line | None] = {}
-    for lane in beside or views:
-        view = views[lane]
-        loan = None if lane in known else borrow_line(lane, known, budget.budget_bytes)
-        line = known.get(lane) or line_from_one(view.peaks, loan.expected if loan else None)
-        off = 0.0 if lane in known else chance.gauss(0, _LANE_NOISE)
-        off += loan.spread * sides[lane.precision] if loan and not view.peaks else 0.0
-        lines[lane] = line and Line(
-            fixed_bytes=line.fixed_bytes,
-            bytes_per_sample=line.bytes_per_sample * math.exp(off),
-        )
-    return lines
-
-
-def _outcome(trial: Trial, line: Line | None, budget: Budget, chance: Random) -> Outcome:
+def _outcome(trial: Trial, line: Line, budget: Budget, chance: Random) -> Outcome:
     def peak(batch: int) -> int:
-        typical = line.fixed_bytes + line.bytes_per_sample * batch if line else batch
+        typical = line.fixed_bytes + line.bytes_per_sample * batch
         return max(1, int(typical * math.exp(chance.gauss(0, _RUN_NOISE))))
 
     if trial.purpose is Purpose.CALIBRATE:

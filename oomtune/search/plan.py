@@ -1,29 +1,25 @@
 """Which lane to work on, and when the answer is known.
 
-Only lanes that may still beat the best so far are run: a lane is dropped once what failed in it, or in the same lane
-at a shorter sequence, or what its neighbours' curves say, leaves it no room to win. Then the best is confirmed, and a
-failed confirm is one more line of history.
+Only lanes that may still beat the best so far are run. Then the best is confirmed, and a failed confirm is one more
+line of history.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from oomtune.domain import Budget, Fit, Lane, Objective, Purpose, SearchSpace, Trial, TrialRecord
 from oomtune.search.accumulation import may_fit_whole
 from oomtune.search.answer import all_fits, largest_fit, refused_precisions, wanted_answer
 from oomtune.search.axis import first_from, settled
+from oomtune.search.contenders import Contender, contending_lanes, worth_running
 from oomtune.search.cost import full_length_pays
-from oomtune.search.curve import Loan, borrow_line, lane_lines
+from oomtune.search.curve import lane_lines
 from oomtune.search.evidence import LaneView, lane_views
-from oomtune.search.line import Line, line_from_one
-from oomtune.search.objective import batch_to_beat
 from oomtune.search.step import further_batches, next_batch
 
-# Noise and fragmentation make even a lane's own line miss by this much.
-_DOUBT = 1.08
 # What other lanes say of one is too vague to shoot at its edge when it may be off by this much: the lane climbs.
 _VAGUE = 0.04
 # When all that is said of the lanes not yet run is this vague, the shortest sequence teaches most.
@@ -32,33 +28,6 @@ _FAR = 0.1
 _FOOTHOLD = 0.4
 # The sizes that a climb may choose among lie this close.
 _RUNG = 1.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Contender:
-    """A lane that may still win, the batch it needs for that, and what is thought of its curve."""
-
-    view: LaneView
-    need: int
-    loan: Loan | None
-    line: Line | None
-
-    @property
-    def lane(self) -> Lane:
-        return self.view.lane
-
-    @property
-    def length(self) -> int:
-        return self.lane.sequence_length or 0
-
-    @property
-    def begun(self) -> bool:
-        return bool(self.view.peaks or self.view.failed)
-
-    def tokens(self, budget_bytes: int) -> float:
-        top = self.view.top or 0
-        batch = min(top, self.line.edge(budget_bytes)) if self.line else top
-        return batch * (self.length or 1)
 
 
 def next_trial(
@@ -91,7 +60,7 @@ def _next_in(
     views = lane_views(space, history, budget)
     best = largest_fit(space, history)
     known = lane_views(space, history, budget, beside) if beside else views
-    contenders = _contenders(space, budget, views, best, lane_lines(known, budget.budget_bytes, space.resolution))
+    contenders = contending_lanes(space, budget, views, best, lane_lines(known, budget.budget_bytes, space.resolution))
     if contenders:
         nothing_yet = best is None and any(view.failed for view in views.values())
         chosen = _choose(space, budget, contenders, best, nothing_yet)
@@ -130,55 +99,9 @@ def _confirmation(space: SearchSpace, view: LaneView, history: Sequence[TrialRec
     return Trial(purpose=Purpose.CONFIRM, candidate=wanted, further=further)
 
 
-def _contenders(
-    space: SearchSpace,
-    budget: Budget,
-    views: Mapping[Lane, LaneView],
-    best: Fit | None,
-    lines: Mapping[Lane, Line],
-) -> list[_Contender]:
-    contenders = []
-    for lane, view in views.items():
-        # The winner's edge is proved in the end; of the others it is enough to know it.
-        winner = best is not None and best.candidate.lane == lane
-        done = view.closed(space.resolution) if winner else view.known(space.resolution)
-        if done or not _worth_running(space, lane):
-            continue
-        need = space.batch_sizes[0] if best is None else _need(space, lane, best)
-        if need is None or view.reach is None or need > view.reach:
-            continue
-        loan = None if lane in lines else borrow_line(lane, lines, budget.budget_bytes)
-        line = lines.get(lane) or line_from_one(view.peaks, loan.expected if loan else None)
-        contender = _Contender(view=view, need=need, loan=loan, line=line)
-        if winner or space.every_lane or not _hopeless(contender, lane in lines, space, budget):
-            contenders.append(contender)
-    return contenders
-
-
-def _worth_running(space: SearchSpace, lane: Lane) -> bool:
-    """A longer sequence never trains more samples a second, so for throughput only the shortest is run."""
-    if space.every_lane or space.objective is not Objective.THROUGHPUT or space.sequence_lengths is None:
-        return True
-    return lane.sequence_length == space.sequence_lengths[0]
-
-
-def _need(space: SearchSpace, lane: Lane, best: Fit) -> int | None:
-    if space.every_lane or space.objective is Objective.THROUGHPUT:
-        return space.batch_sizes[0]
-    return batch_to_beat(space, lane, best.candidate)
-
-
-def _hopeless(contender: _Contender, own_line: bool, space: SearchSpace, budget: Budget) -> bool:
-    """Does the curve leave no room, even if it is as wrong as it may be? Never asked when the answer must be exact."""
-    if space.resolution == 0:
-        return False
-    line = contender.line if own_line else contender.loan.flattest if contender.loan else None
-    return line is not None and line.edge(budget.budget_bytes) * _DOUBT < contender.need
-
-
 def _choose(
-    space: SearchSpace, budget: Budget, contenders: list[_Contender], best: Fit | None, nothing_yet: bool
-) -> _Contender:
+    space: SearchSpace, budget: Budget, contenders: list[Contender], best: Fit | None, nothing_yet: bool
+) -> Contender:
     match space.objective:
         case Objective.SEQUENCE_LENGTH:
             return _by_length(contenders, best, nothing_yet=nothing_yet)
@@ -188,7 +111,7 @@ def _choose(
             return _by_tokens(contenders, budget, nothing_yet=nothing_yet)
 
 
-def _by_tokens(contenders: list[_Contender], budget: Budget, *, nothing_yet: bool) -> _Contender:
+def _by_tokens(contenders: list[Contender], budget: Budget, *, nothing_yet: bool) -> Contender:
     """The most promising, begun or not: a lane's exact edge matters only once nothing may beat it. Two lengths apart
     teach how memory grows with the sequence."""
     if nothing_yet:
@@ -200,7 +123,7 @@ def _by_tokens(contenders: list[_Contender], budget: Budget, *, nothing_yet: boo
     return max(contenders, key=lambda contender: (contender.tokens(budget.budget_bytes), contender.begun))
 
 
-def _by_length(contenders: list[_Contender], best: Fit | None, *, nothing_yet: bool) -> _Contender:
+def _by_length(contenders: list[Contender], best: Fit | None, *, nothing_yet: bool) -> Contender:
     """The longest first; after that halve the lengths in question; the edge of the longest that fits comes last."""
     reached = (best.candidate.sequence_length or 0) if best else 0
     longer = [contender for contender in contenders if contender.length > reached]
@@ -209,7 +132,7 @@ def _by_length(contenders: list[_Contender], best: Fit | None, *, nothing_yet: b
     return longer[len(longer) // 2] if best or nothing_yet else longer[0]
 
 
-def _by_batch(contenders: list[_Contender], best: Fit | None) -> _Contender:
+def _by_batch(contenders: list[Contender], best: Fit | None) -> Contender:
     """The shortest sequence shows the largest batch; then halve the longer lengths that may hold it too."""
     shortest = min(contender.length for contender in contenders)
     if best is None or shortest <= (best.candidate.sequence_length or 0):
@@ -217,7 +140,7 @@ def _by_batch(contenders: list[_Contender], best: Fit | None) -> _Contender:
     return contenders[len(contenders) // 2]
 
 
-def _may_answer(contender: _Contender, trial: Trial, space: SearchSpace, history: Sequence[TrialRecord]) -> bool:
+def _may_answer(contender: Contender, trial: Trial, space: SearchSpace, history: Sequence[TrialRecord]) -> bool:
     """In the last lane in question a trial may give the answer: is it run as long as an answer must be?"""
     if trial.purpose is Purpose.CALIBRATE or space.objective is Objective.THROUGHPUT:
         return False
@@ -229,7 +152,7 @@ def _may_answer(contender: _Contender, trial: Trial, space: SearchSpace, history
     return closes or full_length_pays(space, history, batch)
 
 
-def _trial_in(contender: _Contender, space: SearchSpace, budget: Budget) -> Trial:
+def _trial_in(contender: Contender, space: SearchSpace, budget: Budget) -> Trial:
     view = contender.view
     climb = None if contender.begun else _climb(contender, space, budget)
     if climb is not None:
@@ -256,7 +179,7 @@ def _further(space: SearchSpace, view: LaneView, batch: int) -> tuple[int, ...]:
     return tuple(size for size in further_batches(view, batch, space.resolution) if size < whole)
 
 
-def _climb(contender: _Contender, space: SearchSpace, budget: Budget) -> tuple[int, ...] | None:
+def _climb(contender: Contender, space: SearchSpace, budget: Budget) -> tuple[int, ...] | None:
     """The sizes that a first trial may climb through; None when one shot at the edge promises more."""
     top = contender.view.top or space.batch_sizes[-1]
     if contender.loan is None:
@@ -270,7 +193,7 @@ def _climb(contender: _Contender, space: SearchSpace, budget: Budget) -> tuple[i
     return tuple(_ladder(contender, space.batch_sizes, first, top)) if first is not None and first < top else None
 
 
-def _ladder(contender: _Contender, axis: Sequence[int], first: int, top: int) -> list[int]:
+def _ladder(contender: Contender, axis: Sequence[int], first: int, top: int) -> list[int]:
     """The sizes a calibrating trial may choose among, from `first` on."""
     rungs = [first]
     while rungs[-1] < top:
@@ -284,7 +207,7 @@ def _ladder(contender: _Contender, axis: Sequence[int], first: int, top: int) ->
 def _smaller_batch(space: SearchSpace, views: Mapping[Lane, LaneView]) -> Trial | None:
     """The largest batch is not always the fastest: half and a quarter of it are timed too."""
     for lane, view in views.items():
-        if view.low is None or not _worth_running(space, lane):
+        if view.low is None or not worth_running(space, lane):
             continue
         for share in (2, 4):
             batch = first_from(space.batch_sizes, view.low / share)

@@ -40,7 +40,7 @@ def next_batch(
 
     Without a line of its own, a lane's is borrowed or assumed; `spread` says how far off that may be.
     """
-    top, trusted = view.top, rising_line(view.peaks) is not None
+    top = view.top
     assert top is not None, "a lane with nothing left to try is never asked"
     if need > top:
         return need  # beyond where a climb ended, which is doubted
@@ -48,27 +48,31 @@ def next_batch(
     if line is None or _slow(view) or (view.high is not None and _level_strides(view) >= _LEVEL):
         guess = _middle(view, top)
     else:
-        low, high = float(view.low or view.axis[0] * 0.5), float(view.high or view.axis[-1] * 1.5)
-        belief = believe(
-            view.peaks,
-            line,
-            spread=spread,
-            trusted=trusted,
-            budget_bytes=budget_bytes,
-            low=low,
-            high=high,
-            walled=view.high is not None and view.high not in view.peaks,
-            climbed=not any(batch in view.peaks for sizes in view.tried for batch in sizes),
-        )
+        belief = edge_belief(view, line, spread=spread, budget_bytes=budget_bytes)
         if (view.low or 0) < need and belief.at_least(need) < _LIKELY and _small_strides(view) < 2:
             # Whether the lane can win at all is one trial; where it ends would be several.
             guess = need
         elif view.high is None:
-            guess = _upwards(view, belief, trusted=trusted, resolution=resolution)
+            guess = _upwards(view, belief, resolution)
         else:
             guess = _inside(view, top, belief, resolution)
     return settled(
         view.axis, min(max(floor, guess), top), half=view.lane.half, least=floor, most=top, resolution=resolution
+    )
+
+
+def edge_belief(view: LaneView, line: Line, *, spread: float, budget_bytes: int) -> Belief:
+    """Where this lane's edge is thought to lie, between what fitted and what failed in it."""
+    return believe(
+        view.peaks,
+        line,
+        spread=spread,
+        trusted=rising_line(view.peaks) is not None,
+        budget_bytes=budget_bytes,
+        low=float(view.low or view.axis[0] * 0.5),
+        high=float(view.high or view.axis[-1] * 1.5),
+        walled=view.high is not None and view.high not in view.peaks,
+        climbed=not any(batch in view.peaks for sizes in view.tried for batch in sizes),
     )
 
 
@@ -85,7 +89,7 @@ def further_batches(view: LaneView, batch: int, resolution: float) -> tuple[int,
     return tuple(size for size in sizes[1:] if size <= last)
 
 
-def _upwards(view: LaneView, belief: Belief, *, trusted: bool, resolution: float) -> int:
+def _upwards(view: LaneView, belief: Belief, resolution: float) -> int:
     """Nothing has failed yet: go to the edge. While the curve is flat there is no edge to see: double."""
     aim = first_from(view.axis, belief.quantile(_EVEN_ODDS)) or view.axis[-1]
     if view.low is None:
@@ -95,7 +99,7 @@ def _upwards(view: LaneView, belief: Belief, *, trusted: bool, resolution: float
     # On a level stretch the peak says nothing of where it ends.
     beyond = _level_strides(view) - _LEVEL
     leap = _LEAP**2 ** min(beyond, 2) if beyond >= 0 else 1.0
-    stride = 2.0 if len(view.peaks) > 1 and not trusted else min(2.0, max(grown, leap))
+    stride = 2.0 if len(view.peaks) > 1 and rising_line(view.peaks) is None else min(2.0, max(grown, leap))
     aim = max(aim, last_up_to(view.axis, view.low * stride) or 0)
     if view.climb_end is not None and view.low < view.climb_end:
         aim = min(aim, last_up_to(view.axis, view.climb_end * _PAST) or aim)

@@ -7,7 +7,8 @@ import io
 from rich.console import Console
 
 from oomtune.cli.screen import LiveScreen
-from oomtune.search import trials_ahead
+from oomtune.search import effort_ahead
+from oomtune.search.cost import effort
 from tests.finished import CARD, finished, probe_spec
 
 
@@ -30,6 +31,7 @@ def test_it_is_drawn_while_a_trial_runs_also_one_of_a_bucket() -> None:
 def test_what_remains_counts_the_trials_of_buckets_too() -> None:
     result = finished(probe_spec(with_data=True, every_lane=False))
     answered = next(at for at, record in enumerate(result.records) if record.trial.for_buckets)
-    left = len(result.records) - answered
-    ahead = len(trials_ahead(result.spec.space, result.budget, result.records[:answered]))
+    left = effort(record.trial.purpose for record in result.records[answered:])
+    ahead = effort_ahead(result.spec.space, result.budget, result.records[:answered])
+    assert ahead is not None
     assert left / 2 <= ahead <= left * 2
