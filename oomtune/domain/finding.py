@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-FindingKind = Literal["leak", "retrace", "kept_tensors", "checkpoint", "remat", "batch_size"]
+FindingKind = Literal["leak", "retrace", "kept_tensors", "checkpoint", "remat", "batch_size", "loss"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that did no harm in a short run and will in a longer one, or a setting that does nothing here."""
+    """Something that did no harm in a short run and may in a longer one, or a setting that does nothing here."""
 
     kind: FindingKind
     message: str

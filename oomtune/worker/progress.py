@@ -24,6 +24,8 @@ class Progress:
     anatomy: Anatomy | None = None
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
     """By kind, line and what it is about: what is known of one may grow with each step."""
+    loss_was_finite: bool = False
+    """Did a step of this process end with a loss that is a number?"""
     allocator: AllocatorState | None = None
     finished: Reply | None = None
     """What was seen of the candidate, once all its steps have run. What comes then are larger sizes."""
@@ -31,6 +33,10 @@ class Progress:
     def found(self, finding: Finding, *, about: str | None = None) -> None:
         """Take note of it, in the place of an earlier one about the same."""
         self.findings[finding.kind, finding.where, finding.message if about is None else about] = finding
+
+    def found_first(self, finding: Finding) -> None:
+        """Take note of it, unless one of its kind was found before."""
+        self.findings.setdefault((finding.kind, finding.where, ""), finding)
 
     def finish(self) -> None:
         """The candidate has run: whatever comes now, this stands."""

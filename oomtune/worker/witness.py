@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from oomtune.domain import Purpose, Stage, WorkOrder
+from oomtune.domain import Finding, Purpose, Stage, WorkOrder
 from oomtune.errors import LossNotFinite
 from oomtune.worker import allocator, device
 from oomtune.worker.anatomy import Anatomist
@@ -76,13 +76,23 @@ class Witness:
 
     def _check(self, loss: float) -> None:
         if math.isfinite(loss):
+            self.progress.loss_was_finite = True
             return
         precision = self.order.trial.candidate.precision
+        if precision == "float32" and self.progress.loss_was_finite and self.order.dataset.synthetic is not None:
+            self._diverged(loss)
+            return
         raise LossNotFinite(
             f"the loss is {loss} at step {self.steps_seen} under {precision}",
             hint="check the loss and the learning rate"
             + ("" if precision == "float32" else f", or leave {precision} out of search.precision"),
         )
+
+    def _diverged(self, loss: float) -> None:
+        """Random targets can't be learned, and a bold optimizer runs away on them; memory stays what it is."""
+        said = f"the loss is {loss} from step {self.steps_seen} on, which is no matter of memory: the data is random"
+        hint = "if it is so on your own data, lower the learning rate"
+        self.progress.found_first(Finding(kind="loss", message=said, hint=hint))
 
     def validation_begins(self) -> None:
         self.progress.stage = Stage.VALIDATE

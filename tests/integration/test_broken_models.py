@@ -174,6 +174,22 @@ def test_each_way_a_builder_can_break(probe: Callable[..., Ran], builder: str, s
     assert "oomtune/worker" not in ran.err
 
 
+def test_a_loss_that_runs_away_on_random_data_is_said_and_does_not_stop_a_probe(
+    cli: Cli, spec_file: Callable[..., Path]
+) -> None:
+    """A step of this size makes the weights about a thousand times as large each time, and the loss as often squared."""
+    spec = spec_file(
+        training__optimizer={"class_name": "SGD", "config": {"learning_rate": 1e6}},
+        training__metrics=[],
+        search__batch_size=[8, 16],
+        trial__confirm_steps=20,
+    )
+    ran = cli("probe", spec, "--json")
+    assert ran.code == 0, ran.err
+    (said,) = [finding for finding in ran.document["findings"] if finding["kind"] == "loss"]
+    assert "no matter of memory: the data is random" in said["message"]
+
+
 def test_an_argument_that_the_builder_does_not_take_is_named(probe: Callable[..., Ran]) -> None:
     ran = probe("my_models:good", model__args={"unit": 4})
     assert ran.code == 6
