@@ -207,7 +207,8 @@ def _between_model_and_the_rest(spec: schema.Spec, document: Document) -> Iterat
             message = f"expected {{{word}}} in one of them, for the {word} under trial: --size {{{word}}}"
             yield _problem(document, ("model", "script", "args"), message)
         if axis is None and named:
-            yield _problem(document, ("model", "script", "args"), f"{{{word}}} needs search.{word}, which is not set")
+            message = f"{{{word}}} needs search.{word}, which is not set: --set 'search.{word}=[64, 128]', or in a spec"
+            yield _problem(document, ("model", "script", "args"), message)
 
 
 def _to_domain(spec: schema.Spec, path: Path, folder: Path, every_lane: bool) -> domain.ProbeSpec:
