@@ -108,7 +108,7 @@ def test_a_size_that_is_run_after_one_near_it_needs_what_a_fresh_process_does() 
 
 
 def test_three_precisions_by_eight_lengths() -> None:
-    trials, same = [], []
+    trials, same, near = [], [], []
     for curves in (read_curves(name) for name in MANY_LANES):
         space, every = space_of(curves), space_of(curves, every_lane=True)
         for seed, budget in enumerate(budgets(curves)):
@@ -119,7 +119,10 @@ def test_three_precisions_by_eight_lengths() -> None:
             assert best_of_all is not None
             same.append(best.candidate.tokens / best_of_all.candidate.tokens)
             trials.append(len(records))
+            truth = max(edge_band(curve, budget)[0] * (curve.lane.sequence_length or 1) for curve in curves)
+            near.append(best.candidate.tokens >= truth * (1 - space.resolution))
     assert statistics.mean(trials) <= 24
+    assert statistics.mean(near) >= 0.95
     assert statistics.mean(share >= 0.98 for share in same) >= 0.95
     assert min(same) >= 0.96
 
