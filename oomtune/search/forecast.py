@@ -20,10 +20,10 @@ from oomtune.domain import (
     Trial,
     TrialRecord,
 )
-from oomtune.search.cost import effort, seconds_of_effort
 from oomtune.search.imagined import imagined_lines
 from oomtune.search.line import Line
 from oomtune.search.order import next_trial_of_all
+from oomtune.search.pace import pace_of
 
 _MOST_TRIALS = 60
 # Playing the search through more lanes than this would take longer than it is worth to know.
@@ -34,35 +34,35 @@ _RUN_NOISE = 0.02
 
 
 def time_ahead_s(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> float | None:
-    """What may remain, at what trials have cost so far; None when nothing can be said."""
-    ahead = effort_ahead(space, budget, history)
-    return None if ahead is None else ahead * seconds_of_effort(history)
-
-
-def effort_ahead(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord]) -> float | None:
-    """The same in trials, each counted for what its purpose makes it cost: by several plays of the search to its end,
-    that which comes within a factor of two of the most of them."""
+    """What may remain, at what trials have taken so far: of several plays of the search to its end, the time that comes
+    within a factor of two of the most of them. None when nothing can be said."""
     if not history or len(space.lanes()) > _MOST_LANES:
         return None
-    plays = [effort(_play(space, budget, history, Random(seed))) for seed in range(_PLAYS)]  # noqa: S311
+    pace = pace_of(history, space.confirm_steps)
+    plays = [
+        sum(pace.seconds(record) for record in _play(space, budget, history, Random(seed)))  # noqa: S311
+        for seed in range(_PLAYS)
+    ]
     middle = statistics.median(plays)
     # The most plays lie within a factor of two of a guess that has the shortest of them at its lower end.
     guesses = (*plays, *(2 * play for play in plays))
     return max(guesses, key=lambda guess: (sum(guess <= 2 * play <= 4 * guess for play in plays), -abs(guess - middle)))
 
 
-def _play(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], chance: Random) -> list[Purpose]:
+def _play(space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], chance: Random) -> list[TrialRecord]:
+    """The trials that may follow."""
     lines = imagined_lines(space, budget, history, chance)
     played = list(history)
-    ahead: list[Purpose] = []
-    while len(ahead) < _MOST_TRIALS and (trial := next_trial_of_all(space, budget, played)) is not None:
+    while len(played) - len(history) < _MOST_TRIALS:
+        trial = next_trial_of_all(space, budget, played)
+        if trial is None:
+            break
         lane = trial.candidate.lane
         if lane not in lines:  # a bucket's: they are known when the answer is
             lines |= imagined_lines(space, budget, played, chance, beside=[lane])
         outcome = _outcome(trial, lines[lane], budget, chance)
         played.append(TrialRecord(number=len(played) + 1, trial=trial, outcome=outcome))
-        ahead.append(trial.purpose)
-    return ahead
+    return played[len(history) :]
 
 
 def _outcome(trial: Trial, line: Line, budget: Budget, chance: Random) -> Outcome:

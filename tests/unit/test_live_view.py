@@ -7,8 +7,7 @@ import io
 from rich.console import Console
 
 from oomtune.cli.screen import LiveScreen
-from oomtune.search import effort_ahead
-from oomtune.search.cost import effort
+from oomtune.search import time_ahead_s
 from tests.finished import CARD, finished, probe_spec
 
 
@@ -31,7 +30,7 @@ def test_it_is_drawn_while_a_trial_runs_also_one_of_a_bucket() -> None:
 def test_what_remains_counts_the_trials_of_buckets_too() -> None:
     result = finished(probe_spec(with_data=True, every_lane=False))
     answered = next(at for at, record in enumerate(result.records) if record.trial.for_buckets)
-    left = effort(record.trial.purpose for record in result.records[answered:])
-    ahead = effort_ahead(result.spec.space, result.budget, result.records[:answered])
-    assert ahead is not None
-    assert left / 2 <= ahead <= left * 2
+    left_s = sum(record.outcome.duration_s for record in result.records[answered:])
+    ahead_s = time_ahead_s(result.spec.space, result.budget, result.records[:answered])
+    assert ahead_s is not None
+    assert left_s / 2 <= ahead_s <= left_s * 2

@@ -11,12 +11,12 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from oomtune.domain import Kind, SearchSpace, TrialRecord
-from oomtune.search import best_fit, effort_ahead
-from oomtune.search.cost import effort
+from oomtune.domain import Kind, Purpose, SearchSpace, TrialRecord
+from oomtune.search import best_fit, time_ahead_s
 from tests.benchmarks.curves import Curve, all_curves, read_curves
 from tests.benchmarks.replay import budgets, edge_band, replay, space_of
 from tests.benchmarks.searching import out_of_memory
@@ -127,6 +127,13 @@ def test_three_precisions_by_eight_lengths() -> None:
     assert min(same) >= 0.96
 
 
+def with_a_time(record: TrialRecord) -> TrialRecord:
+    """As if it had taken what such a trial takes of a small model: recordings have no times."""
+    whole_s = {Purpose.CALIBRATE: 5.0, Purpose.SEARCH: 3.0, Purpose.CONFIRM: 4.0}[record.trial.purpose]
+    duration_s = whole_s if record.outcome.kind is Kind.FITS or record.outcome.points else 1.5
+    return replace(record, outcome=replace(record.outcome, duration_s=duration_s))
+
+
 def test_what_remains_after_the_third_trial_is_foreseen_to_a_factor_of_two() -> None:
     foreseen = []
     one_lane = [[curve] for curve in CURVES[::4]]
@@ -134,12 +141,13 @@ def test_what_remains_after_the_third_trial_is_foreseen_to_a_factor_of_two() -> 
         space = space_of(curves)
         for seed, budget in enumerate(budgets(curves)):
             records = replay(curves, space, budget, seed=seed)
-            left = effort(record.trial.purpose for record in records[3:])
-            if left:
-                ahead = effort_ahead(space, budget, records[:3])
-                foreseen.append(ahead is not None and left / 2 <= ahead <= left * 2)
+            timed = [with_a_time(record) for record in records]
+            left_s = sum(record.outcome.duration_s for record in timed[3:])
+            if left_s:
+                ahead_s = time_ahead_s(space, budget, timed[:3])
+                foreseen.append(ahead_s is not None and left_s / 2 <= ahead_s <= left_s * 2)
     assert len(foreseen) > 100
-    assert statistics.mean(foreseen) >= 0.9
+    assert statistics.mean(foreseen) >= 0.85
 
 
 def test_an_answer_always_ran_and_fitted() -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from oomtune.domain import Budget, Candidate, Kind, Objective, Outcome, Purpose, SearchSpace, Trial
-from oomtune.search import best_fit, effort_ahead, frontier, next_larger, next_trial
+from oomtune.search import best_fit, frontier, next_larger, next_trial, time_ahead_s
 from oomtune.trials.fake import FakeDevice
 from tests.benchmarks.searching import play, search
 
@@ -204,7 +204,7 @@ def test_something_is_foreseen_until_the_answer_is_known() -> None:
     device = FakeDevice(limit_bytes=1000 * MB, law=lambda c: 50 * MB + 2 * MB * c.batch_size, headroom=0.05)
     space = SearchSpace(batch_sizes=range(1, 4097), precisions=("float32", "mixed_bfloat16"))
     history = play(space, device)
-    ahead = [effort_ahead(space, device.budget, history[:ran]) for ran in range(len(history) + 1)]
+    ahead = [time_ahead_s(space, device.budget, history[:ran]) for ran in range(len(history) + 1)]
     assert ahead[0] is None
     assert all(each is not None and each > 0 for each in ahead[1:-1])
     assert ahead[-1] == 0
