@@ -12,6 +12,8 @@ from typing import Any
 import h5py
 import keras
 
+from oomtune.structures import each
+
 TRAINING = "training_config"
 # The classes of a model that the format names without saying where they are from.
 _MODELS = {"Functional": "Model", "Model": "Model", "Sequential": "Sequential"}
@@ -45,18 +47,11 @@ def compile_as_saved(model: keras.Model, training: dict[str, Any]) -> None:
     try:
         arguments = {
             "optimizer": keras.optimizers.get(training["optimizer_config"]),
-            "loss": _each(keras.losses.get, training.get("loss")),
+            "loss": each(keras.losses.get, training.get("loss")),
             "loss_weights": training.get("loss_weights"),
-            "metrics": _each(keras.metrics.get, training.get("metrics")),
-            "weighted_metrics": _each(keras.metrics.get, training.get("weighted_metrics")),
+            "metrics": each(keras.metrics.get, training.get("metrics")),
+            "weighted_metrics": each(keras.metrics.get, training.get("weighted_metrics")),
         }
     except (KeyError, TypeError, ValueError):
         return
     model.compile(**arguments)
-
-
-def _each(get: Any, saved: Any) -> Any:
-    """The objects of a structure; names stay names, as Keras chooses by them."""
-    if isinstance(saved, dict):
-        return get(saved) if "class_name" in saved else {name: _each(get, one) for name, one in saved.items()}
-    return [_each(get, one) for one in saved] if isinstance(saved, list) else saved

@@ -204,6 +204,23 @@ def test_names_that_yaml_would_read_as_something_else_are_quoted() -> None:
     assert written["training"]["loss"] == "binary_crossentropy"
 
 
+def test_outputs_with_other_activations_get_a_loss_each() -> None:
+    seen = Inspection(
+        inputs={"x": TensorSpec(shape=(2,), dtype="float32")},
+        outputs={name: TensorSpec(shape=(3,), dtype="float32") for name in ("kind", "tags", "size")},
+        activations={"kind": "softmax", "tags": "sigmoid", "size": "linear"},
+        compiled=False,
+    )
+    written = yaml.safe_load(from_model("m.yaml", "builder", "nets:build", seen))
+    assert written["training"]["loss"] == {
+        "kind": "sparse_categorical_crossentropy",
+        "tags": "binary_crossentropy",
+        "size": "mean_squared_error",
+    }
+    assert written["dataset"]["synthetic"]["targets"]["kind"] == {"shape": [], "dtype": "int32", "max": 3}
+    assert written["dataset"]["synthetic"]["targets"]["tags"] == {"shape": [3], "dtype": "float32"}
+
+
 def test_a_script_is_read_and_not_run() -> None:
     text = "raise SystemExit\nparser.add_argument('--batch-size')"
     made = from_script("t.yaml", "t.py", text)

@@ -15,6 +15,7 @@ import pytest
 from oomtune.domain import Candidate, ModelSpec
 from oomtune.errors import TrialCrashed
 from oomtune.worker import saved
+from oomtune.worker.blueprint import Blueprint
 from tests.conftest import Cli
 
 # Keras' own, when it writes and reads its files.
@@ -55,11 +56,13 @@ def build(
     **candidate: Any,
 ) -> keras.Model:
     return saved.build(
-        ModelSpec(keras_file=path.name, allow_code=allow_code),
-        str(path.parent),
-        Candidate(batch_size=4, **candidate),
-        sequences=sequences,
-        compiled_anew=compiled_anew,
+        Blueprint(
+            spec=ModelSpec(keras_file=path.name, allow_code=allow_code),
+            folder=str(path.parent),
+            candidate=Candidate(batch_size=4, **candidate),
+            sequences=sequences,
+            compiled_anew=compiled_anew,
+        )
     )
 
 

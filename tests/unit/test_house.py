@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "oomtune.bucketing": (),
     "oomtune.cards": (),
     "oomtune.optimizing": ("oomtune.errors",),
+    "oomtune.structures": (),
     "oomtune.remat": ("oomtune.errors", "oomtune.remat"),
     "oomtune.scanning": ("oomtune.domain", "oomtune.errors", "oomtune.observer", "oomtune.trials"),
     "oomtune.worker": (
@@ -60,6 +61,7 @@ MAY_IMPORT = {
         "oomtune.optimizing",
         "oomtune.remat",
         "oomtune.stepping",
+        "oomtune.structures",
         "oomtune.units",
         "oomtune.worker",
     ),
@@ -142,6 +144,7 @@ MAY_IMPORT = {
         "oomtune.errors",
         "oomtune.optimizing",
         "oomtune.remat",
+        "oomtune.structures",
         "oomtune.tuned",
         "oomtune.units",
     ),
