@@ -51,7 +51,12 @@ def _made_of(order: WorkOrder, network: keras.Model, inputs: Any) -> Any:
             warnings.simplefilter("ignore", UserWarning)  # of how it is built: what is wrong is raised, too
             return keras.src.backend.compute_output_spec(network, symbols, training=False)
     except (AttributeError, NotImplementedError, RuntimeError):
-        return None
+        return None  # if it is an error of the model's, training raises it, with the user's own traceback
+    except tf.errors.OperatorNotAllowedInGraphError as error:
+        raise TrialCrashed(
+            f"{_model_key(order)}: the model's call can't be made a graph: {reason(error).partition('. ')[0]}",
+            hint="use tf.cond or tf.while_loop there, put @tf.function before call, or set training.run_eagerly: true",
+        ) from error
     except (KeyError, TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         raise TrialCrashed(
             f"{_at(order, 'inputs')} has {_described(inputs)}, and the model can't be called with it: "
