@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oomtune.domain import Inspection, TensorSpec
-from oomtune.script_options import Option, options_of, subcommands_of
+from oomtune.script_options import Option, fits_of_one_model, options_of, subcommands_of
 
 _LENGTH = "sequence_length"
 _BATCH_OPTIONS = ("--batch-size", "--batch_size", "--batchsize", "--batch", "--bs", "-b")
@@ -114,6 +114,10 @@ def from_script(name: str, path: str, text: str) -> ScriptSpec | None:
     if commands:
         note += f"    # It has commands of its own, {', '.join(commands)}: put the one that trains first in args.\n"
     model = f"model:\n  script:\n    path: {_flow(path)}\n{note}    args: {_flow(arguments)}\n"
+    if (fits := fits_of_one_model(text)) > 1:
+        model += (
+            f"    # fits: {fits}                 # it calls fit in {fits} places: measure each, not only the first\n"
+        )
     return ScriptSpec(text=_spec(name, model, lengths=_LENGTHS if length is not None else ()), unset=unset)
 
 

@@ -49,6 +49,8 @@ class Script:
 
     path: str
     args: tuple[str, ...] = ()
+    fits: int = 1
+    """How many calls of `Model.fit` are measured, each for the trial's steps."""
 
     def filled(self, candidate: Candidate) -> list[str]:
         """The arguments with a candidate's values in them."""

@@ -60,6 +60,7 @@ MAY_IMPORT = {
         "oomtune.files",
         "oomtune.optimizing",
         "oomtune.remat",
+        "oomtune.script_options",
         "oomtune.stepping",
         "oomtune.structures",
         "oomtune.units",
