@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from oomtune.cards import use_card
 from oomtune.errors import EnvironmentProblem, UsageProblem
 from oomtune.optimizing import accumulating
+from oomtune.structures import each
 from oomtune.tuned import TunedConfig
 from oomtune.units import MIB
 
@@ -122,11 +123,11 @@ def compile_args(tuned: TunedConfig) -> dict[str, Any]:
         )
     import keras
 
-    metrics = training.get("metrics") or []
     return {
         "optimizer": optimizer(tuned),
-        "loss": keras.losses.get(training["loss"]),
-        "metrics": [entry if isinstance(entry, str) else keras.metrics.get(entry) for entry in metrics] or None,
+        "loss": each(keras.losses.get, training["loss"]),
+        "loss_weights": training.get("loss_weights"),
+        "metrics": each(keras.metrics.get, training.get("metrics")) or None,
         "jit_compile": training.get("jit_compile", "auto"),
         "run_eagerly": training.get("run_eagerly", False),
     }

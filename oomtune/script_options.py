@@ -1,4 +1,4 @@
-"""The options of a training script, read from its text: it is not run."""
+"""The options of a training script, and how often it trains, read from its text: it is not run."""
 
 from __future__ import annotations
 
@@ -46,6 +46,27 @@ def subcommands_of(text: str) -> list[str]:
     """The names of the commands that the script has within itself, of which one has to be given."""
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     return [name for call in calls if _called(call) == "add_parser" for name in list(_texts(call.args))[:1]]
+
+
+def fits_of_one_model(text: str | bytes) -> int:
+    """In how many places the script calls `fit` of one and the same name; of branches the one with most."""
+    tree = ast.parse(text)
+    owners = {owner for node in ast.walk(tree) if (owner := _fitted(node)) is not None}
+    return max((_fits(tree, owner) for owner in owners), default=0)
+
+
+def _fitted(node: ast.AST) -> str | None:
+    """What the call of a `fit` is of, as it is written."""
+    called = node.func if isinstance(node, ast.Call) else None
+    return ast.unparse(called.value) if isinstance(called, ast.Attribute) and called.attr == "fit" else None
+
+
+def _fits(node: ast.AST, owner: str) -> int:
+    if isinstance(node, ast.If):
+        branches = [sum(_fits(child, owner) for child in branch) for branch in (node.body, node.orelse)]
+        return _fits(node.test, owner) + max(branches)
+    own = int(_fitted(node) == owner)
+    return own + sum(_fits(child, owner) for child in ast.iter_child_nodes(node))
 
 
 def _first_of_groups(text: str, calls: list[ast.Call]) -> Iterator[str]:

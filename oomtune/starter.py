@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oomtune.domain import Inspection, TensorSpec
-from oomtune.script_options import Option, options_of, subcommands_of
+from oomtune.script_options import Option, fits_of_one_model, options_of, subcommands_of
 
 _LENGTH = "sequence_length"
 _BATCH_OPTIONS = ("--batch-size", "--batch_size", "--batchsize", "--batch", "--bs", "-b")
@@ -75,8 +75,7 @@ def from_model(name: str, way: str, source: str, seen: Inspection) -> str:
     if seen.compiled:
         lines[-1] = "# The model comes compiled; a training section with optimizer and loss would compile it anew.\n"
     else:
-        loss = f"  loss: {_loss(seen)}  # by the last activation: change it if yours is another\n"
-        lines += ["  optimizer: adam", loss]
+        lines += ["  optimizer: adam", *_losses(seen), ""]
     varies = any(_LENGTH in tensor.shape for tensor in (*seen.inputs.values(), *seen.outputs.values()))
     only = f"{seen.batch_size!s:<16}# the model takes no other"
     return _spec(
@@ -115,6 +114,10 @@ def from_script(name: str, path: str, text: str) -> ScriptSpec | None:
     if commands:
         note += f"    # It has commands of its own, {', '.join(commands)}: put the one that trains first in args.\n"
     model = f"model:\n  script:\n    path: {_flow(path)}\n{note}    args: {_flow(arguments)}\n"
+    if (fits := fits_of_one_model(text)) > 1:
+        model += (
+            f"    # fits: {fits}                 # it calls fit in {fits} places: measure each, not only the first\n"
+        )
     return ScriptSpec(text=_spec(name, model, lengths=_LENGTHS if length is not None else ()), unset=unset)
 
 
@@ -151,20 +154,28 @@ def _tensor(tensor: TensorSpec) -> str:
 def _target(seen: Inspection, output: str) -> TensorSpec:
     """What the loss compares the output with: classes where it is a distribution over them, else numbers like it."""
     tensor = seen.outputs[output]
-    classes = seen.losses.get(output) == _SPARSE if seen.compiled else _loss(seen) == "sparse_categorical_crossentropy"
+    loss = seen.losses.get(output) if seen.compiled else _loss(seen, output).replace("_", "")
+    classes = loss == _SPARSE
     if classes and tensor.shape and isinstance(tensor.shape[-1], int):
         return TensorSpec(shape=tensor.shape[:-1], dtype="int32", max=float(tensor.shape[-1]))
     return TensorSpec(shape=tensor.shape, dtype="float32")
 
 
-def _loss(seen: Inspection) -> str:
-    """One that suits the activations of all its outputs."""
-    kinds = set(seen.activations.values())
-    if kinds == {"softmax"} and all(
-        tensor.shape and isinstance(tensor.shape[-1], int) for tensor in seen.outputs.values()
-    ):
+def _losses(seen: Inspection) -> list[str]:
+    """One for all outputs where that suits, else one for each."""
+    losses, note = {output: _loss(seen, output) for output in seen.outputs}, "change it if yours is another"
+    if len(set(losses.values())) == 1:
+        return [f"  loss: {next(iter(losses.values()))}  # by the last activation: {note}"]
+    named = (f"    {_flow(output)}: {loss}" for output, loss in losses.items())
+    return [f"  loss:                       # by the last activation of each output: {note}", *named]
+
+
+def _loss(seen: Inspection, output: str) -> str:
+    """One that suits the activation of the output."""
+    shape, activation = seen.outputs[output].shape, seen.activations.get(output)
+    if activation == "softmax" and shape and isinstance(shape[-1], int):
         return "sparse_categorical_crossentropy"
-    return "binary_crossentropy" if kinds == {"sigmoid"} else "mean_squared_error"
+    return "binary_crossentropy" if activation == "sigmoid" else "mean_squared_error"
 
 
 def _flow(value: Any) -> str:

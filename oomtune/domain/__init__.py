@@ -35,6 +35,7 @@ from oomtune.domain.search import Budget, Candidate, Kind, Lane, Objective, Purp
 from oomtune.domain.spec import (
     LAYERS_INSIDE,
     Application,
+    ByOutput,
     ClassConfig,
     Device,
     DeviceRequest,
@@ -71,6 +72,7 @@ __all__ = [
     "ArrayNames",
     "Buckets",
     "Budget",
+    "ByOutput",
     "Candidate",
     "Change",
     "CheckResult",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-FindingKind = Literal["leak", "retrace", "kept_tensors", "checkpoint", "remat", "batch_size", "loss"]
+FindingKind = Literal["leak", "retrace", "kept_tensors", "checkpoint", "remat", "batch_size", "fits", "loss"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

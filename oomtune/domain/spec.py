@@ -18,6 +18,19 @@ class ClassConfig:
     config: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByOutput:
+    """What each output of a model has of its own: by their names or, where none are said, in their order."""
+
+    entries: tuple[tuple[str | ClassConfig, ...], ...]
+    """Of losses one, or none; of metrics any number."""
+    names: tuple[str, ...] = ()
+
+    def named(self) -> dict[str | int, tuple[str | ClassConfig, ...]]:
+        """The same by name, or by place."""
+        return dict(zip(self.names or range(len(self.entries)), self.entries, strict=True))
+
+
 LAYERS_INSIDE = ("layer", "backward_layer", "cell", "cells")
 """Entries of a layer that are layers themselves: those of wrappers and of `RNN`."""
 
@@ -36,6 +49,8 @@ class Script:
 
     path: str
     args: tuple[str, ...] = ()
+    fits: int = 1
+    """How many calls of `Model.fit` are measured, each for the trial's steps."""
 
     def filled(self, candidate: Candidate) -> list[str]:
         """The arguments with a candidate's values in them."""
@@ -86,8 +101,10 @@ class TrainingSpec:
     optimizer: str | ClassConfig = "adam"
     optimizer_choices: tuple[tuple[str, str | ClassConfig], ...] = ()
     """What the names of a search's optimizers stand for."""
-    loss: str | ClassConfig | None = None
-    metrics: tuple[str | ClassConfig, ...] = ()
+    loss: str | ClassConfig | ByOutput | None = None
+    loss_weights: tuple[float, ...] = ()
+    """One for each entry of a loss by output, in the same order; none where all weigh the same."""
+    metrics: tuple[str | ClassConfig, ...] | ByOutput = ()
     jit_compile: bool | None = None
     """None is Keras' own choice on the device being probed."""
     effective_batch_size: int | None = None

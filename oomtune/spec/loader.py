@@ -18,9 +18,10 @@ from oomtune.spec import schema
 from oomtune.spec.dataset import dataset_spec, wrong_in_dataset
 from oomtune.spec.model import model_spec, wrong_in_model
 from oomtune.spec.problems import problems_of
-from oomtune.spec.search import class_name, named, search_space, wrong_in_search
+from oomtune.spec.search import search_space, wrong_in_search
 from oomtune.spec.sections import Percentiles
 from oomtune.spec.text import Document, Path_, entry_at, parse_value, read_document
+from oomtune.spec.training import training_spec, wrong_in_training
 
 _LENGTH = "sequence_length"
 _LIMITS = ("device.like", "device.memory_limit")
@@ -178,7 +179,7 @@ def _mentions(value: Any, path: Path_) -> Iterator[Path_]:
 
 def _between_sections(spec: schema.Spec, document: Document) -> Iterator[Problem]:
     yield from _between_model_and_the_rest(spec, document)
-    for path, message in wrong_in_search(spec):
+    for path, message in (*wrong_in_search(spec), *wrong_in_training(spec)):
         yield _problem(document, path, message)
 
 
@@ -218,7 +219,7 @@ def _to_domain(spec: schema.Spec, path: Path, folder: Path, every_lane: bool) ->
         folder=str(folder),
         model=model_spec(spec.model),
         dataset=domain.DatasetSpec() if spec.dataset is None else dataset_spec(spec.dataset),
-        training=_training(spec),
+        training=training_spec(spec),
         space=search_space(spec, every_lane),
         device=domain.DeviceRequest(
             kind=spec.device.kind,
@@ -238,19 +239,4 @@ def _to_domain(spec: schema.Spec, path: Path, folder: Path, every_lane: bool) ->
         length_multiple_of=lengths.multiple_of if isinstance(lengths, Percentiles) else 1,
         min_sequence_length=spec.search.min_sequence_length or 1,
         min_batch_size=spec.search.min_batch_size,
-    )
-
-
-def _training(spec: schema.Spec) -> domain.TrainingSpec:
-    training = spec.training
-    validation = training.validation_batch_size
-    return domain.TrainingSpec(
-        optimizer=named(training.optimizer),
-        optimizer_choices=tuple((class_name(entry), named(entry)) for entry in spec.search.optimizer or ()),
-        loss=None if training.loss is None else named(training.loss),
-        metrics=tuple(named(metric) for metric in training.metrics),
-        jit_compile=None if training.jit_compile == "auto" else training.jit_compile,
-        effective_batch_size=training.effective_batch_size,
-        validation_batch_size={"same": None, "none": 0}[validation] if isinstance(validation, str) else validation,
-        run_eagerly=training.run_eagerly,
     )

@@ -40,7 +40,7 @@ def model_spec(model: Model) -> domain.ModelSpec:
         train_step=model.train_step,
         script=None
         if model.script is None
-        else domain.Script(path=model.script.path, args=tuple(map(str, model.script.args))),
+        else domain.Script(path=model.script.path, args=tuple(map(str, model.script.args)), fits=model.script.fits),
     )
 
 

@@ -31,6 +31,9 @@ class Script(Section):
 
     path: str = Field(pattern=r"\.py$")
     args: list[str | int | float] = Field([], description="{batch_size}, {sequence_length}, {precision} are filled in")
+    fits: Annotated[int, Field(ge=1, le=16)] = Field(
+        1, description="how many calls of Model.fit are measured, each for the trial's steps"
+    )
 
 
 InModule = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]

@@ -12,6 +12,8 @@ from oomtune.spec.sections import (
     Axis,
     Duration,
     LengthAxis,
+    Losses,
+    Metrics,
     Named,
     Positive,
     Precision,
@@ -19,6 +21,7 @@ from oomtune.spec.sections import (
     Remat,
     Section,
     Size,
+    Weights,
     read_size,
     shape_of,
 )
@@ -26,8 +29,11 @@ from oomtune.spec.sections import (
 
 class Training(Section):
     optimizer: Named = "adam"
-    loss: Named | None = None
-    metrics: list[Named] = []
+    loss: Losses | None = Field(default=None, description="a loss, or one for each output by name, or in a list")
+    loss_weights: Weights | None = Field(default=None, description="a number for each of several losses")
+    metrics: Metrics = Field(
+        default=[], description="metrics, or those of each output: by their names, or in a list of lists"
+    )
     jit_compile: bool | Literal["auto"] = "auto"
     effective_batch_size: Positive | None = None
     validation_batch_size: Annotated[

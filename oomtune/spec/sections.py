@@ -143,3 +143,60 @@ Named = Annotated[
         custom_error_message="expected a Keras name, or a mapping with class_name and config",
     ),
 ]
+
+
+_OF_OBJECTS = KerasObject.model_fields.keys()
+
+
+def _by_output(value: Any) -> str | None:
+    """Which form it has. A Keras object is a mapping too; no other has these keys."""
+    if isinstance(value, dict) and not _OF_OBJECTS & value.keys():
+        return "<outputs>"
+    return shape_of(value)
+
+
+_NO_OBJECT: dict[str, Any] = {"propertyNames": {"minLength": 1, "not": {"enum": sorted(_OF_OBJECTS)}}}
+_OUTPUT = Annotated[str, Field(min_length=1)]
+
+Losses = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[KerasObject, Tag("<mapping>")]
+    | Annotated[list[Named | None], Field(min_length=1), Tag("<list>")]
+    | Annotated[dict[_OUTPUT, Named | None], Field(min_length=1, json_schema_extra=_NO_OBJECT), Tag("<outputs>")],
+    Discriminator(
+        _by_output,
+        custom_error_type="named",
+        custom_error_message="expected a Keras name, a mapping with class_name and config, or one for each output: a "
+        "mapping by their names, or a list in their order",
+    ),
+]
+
+MetricsOfOutput = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[KerasObject, Tag("<mapping>")] | Annotated[list[Named], Tag("<list>")],
+    Discriminator(
+        shape_of,
+        custom_error_type="named",
+        custom_error_message="expected a Keras name, a mapping with class_name and config, or a list of them",
+    ),
+]
+
+Metrics = Annotated[
+    Annotated[list[MetricsOfOutput | None], Tag("<list>")]
+    | Annotated[dict[_OUTPUT, MetricsOfOutput | None], Tag("<mapping>")],
+    Discriminator(
+        shape_of,
+        custom_error_type="named",
+        custom_error_message="expected a list of metrics, or a mapping from the names of outputs to theirs",
+    ),
+]
+
+_Weight = Annotated[float, Field(allow_inf_nan=False)]
+Weights = Annotated[
+    Annotated[list[_Weight], Tag("<list>")] | Annotated[dict[_OUTPUT, _Weight], Tag("<mapping>")],
+    Discriminator(
+        shape_of,
+        custom_error_type="named",
+        custom_error_message="expected a number for each output, in the form that training.loss has: a mapping by "
+        "their names, or a list in their order",
+    ),
+]

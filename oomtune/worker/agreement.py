@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -14,12 +13,13 @@ import tensorflow as tf
 
 from oomtune.domain import TensorSpec, WorkOrder
 from oomtune.errors import TrialCrashed
+from oomtune.worker import outputs
+from oomtune.worker.outputs import compared, listed, plain
 from oomtune.worker.reasons import reason
 
 _ELEMENTWISE = ("meansquarederror", "meanabsoluteerror", "binarycrossentropy", "categoricalcrossentropy", "huber")
 # Models whose inputs can't be seen and that were called already: a climb asks for each of its sizes.
 _called: WeakSet[keras.Model] = WeakSet()
-_SHORT = {"mse": "meansquarederror", "mae": "meanabsoluteerror"}
 
 
 def check(order: WorkOrder, network: keras.Model, batches: tf.data.Dataset) -> None:
@@ -35,7 +35,8 @@ def check(order: WorkOrder, network: keras.Model, batches: tf.data.Dataset) -> N
     else:
         _called.add(network)
         made = _made_of(order, network, inputs)
-    for name, (output, loss) in _outputs(network, made, targets).items():
+    outputs.check(order.training, network, made, targets, _at(order, "targets"))
+    for name, (output, loss) in compared(network, made, targets).items():
         given = targets[name] if isinstance(targets, dict) else targets
         if isinstance(given, tf.TensorSpec):
             _check_target(order, f"targets.{name}", given, output.shape[1:], loss)
@@ -50,31 +51,18 @@ def _made_of(order: WorkOrder, network: keras.Model, inputs: Any) -> Any:
             warnings.simplefilter("ignore", UserWarning)  # of how it is built: what is wrong is raised, too
             return keras.src.backend.compute_output_spec(network, symbols, training=False)
     except (AttributeError, NotImplementedError, RuntimeError):
-        return None
+        return None  # if it is an error of the model's, training raises it, with the user's own traceback
+    except tf.errors.OperatorNotAllowedInGraphError as error:
+        raise TrialCrashed(
+            f"{_model_key(order)}: the model's call can't be made a graph: {reason(error).partition('. ')[0]}",
+            hint="use tf.cond or tf.while_loop there, put @tf.function before call, or set training.run_eagerly: true",
+        ) from error
     except (KeyError, TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         raise TrialCrashed(
             f"{_at(order, 'inputs')} has {_described(inputs)}, and the model can't be called with it: "
             f"{type(error).__name__}: {reason(error)}",
             hint="make the shapes those that the model takes",
         ) from error
-
-
-def _outputs(network: keras.Model, made: Any, targets: Any) -> dict[str, tuple[Any, Any]]:
-    """What the targets are compared with, by their names, and the loss that does it; nothing where that is unclear."""
-    loss, tensors = getattr(network, "loss", None), tf.nest.flatten(made)
-    alone = len(tensors) == 1 and not isinstance(made, dict)
-    if made is None:
-        return {}
-    if not isinstance(targets, dict):
-        return {"": (tensors[0], loss)} if alone else {}
-    if alone:
-        outputs = dict.fromkeys(targets, tensors[0]) if len(targets) == 1 else {}
-    else:
-        names = getattr(network, "output_names", None) or []
-        outputs = made if isinstance(made, dict) else dict(zip(names, tensors, strict=False))
-    losses = dict(zip(outputs, loss, strict=False)) if isinstance(loss, list | tuple) else loss
-    known = {name: tensor for name, tensor in outputs.items() if name in targets}
-    return {name: (known[name], losses.get(name) if isinstance(losses, dict) else losses) for name in known}
 
 
 def _at(order: WorkOrder, part: str) -> str:
@@ -97,12 +85,12 @@ def _check_inputs(order: WorkOrder, network: keras.Model, given: Any) -> None:
     wanted = {tensor.name: tensor for tensor in network.inputs}
     if isinstance(given, dict) and not set(wanted) <= set(given):
         raise TrialCrashed(
-            f"{_at(order, 'inputs')} has {_listed(given)}, and the model's inputs are {_listed(wanted)}",
+            f"{_at(order, 'inputs')} has {listed(given)}, and the model's inputs are {listed(wanted)}",
             hint="give each input of the model by its name",
         )
     if not isinstance(given, dict) and len(wanted) > 1:
         raise TrialCrashed(
-            f"{_at(order, 'inputs')} is one tensor, and the model has {len(wanted)} inputs: {_listed(wanted)}",
+            f"{_at(order, 'inputs')} is one tensor, and the model has {len(wanted)} inputs: {listed(wanted)}",
             hint="give a mapping with each of them",
         )
     _check_batch_size(order, network)
@@ -167,7 +155,7 @@ def _is_fed(layer: Any, wanted: Any) -> bool:
 
 
 def _check_target(order: WorkOrder, part: str, given: tf.TensorSpec, output: Any, loss: Any) -> None:
-    name, shape = _plain(loss), given.shape[1:]
+    name, shape = plain(loss), given.shape[1:]
     low, high = _range(order, part)
     if name == "sparsecategoricalcrossentropy":
         classes = output[-1]
@@ -207,20 +195,6 @@ def _check_that_classes_are_whole(order: WorkOrder, part: str) -> None:
         )
 
 
-def loss_names(network: keras.Model, outputs: Iterable[str]) -> dict[str, str]:
-    """The name of the loss of each output of a compiled model, in one spelling; empty where there is none."""
-    loss, names = getattr(network, "loss", None), list(outputs)
-    if isinstance(loss, list | tuple):
-        loss = dict(zip(names, loss, strict=False))
-    return {name: _plain(loss.get(name) if isinstance(loss, dict) else loss) for name in names}
-
-
-def _plain(loss: Any) -> str:
-    name = loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")
-    plain = str(name).replace("_", "").lower()
-    return _SHORT.get(plain, plain)
-
-
 def _range(order: WorkOrder, part: str) -> tuple[int, int]:
     """The smallest and the largest whole number of this part; 0 and 0 where it holds none, which suits anything."""
     if order.scan is not None:
@@ -258,7 +232,3 @@ def _described(specs: Any) -> str:
     if not isinstance(specs, dict):
         return f"samples of {_shown(specs.shape[1:])}"
     return " and ".join(f"{name!r} of {_shown(spec.shape[1:])}" for name, spec in specs.items())
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(repr(name) for name in names)

@@ -5,6 +5,7 @@ Keras' own loader reads all weights too, and older ones run the code in a file w
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,13 @@ from typing import Any
 import h5py
 import keras
 
+from oomtune.structures import each
+
 TRAINING = "training_config"
 # The classes of a model that the format names without saying where they are from.
 _MODELS = {"Functional": "Model", "Model": "Model", "Sequential": "Sequential"}
+# Keras chooses what these stand for by what the model makes.
+_CHOSEN = ("accuracy", "acc", "crossentropy", "ce")
 _PLACES = (
     keras, keras.layers, keras.initializers, keras.regularizers, keras.constraints, keras.optimizers,
     keras.optimizers.schedules, keras.losses, keras.metrics, keras.dtype_policies,
@@ -29,10 +34,33 @@ def read(path: Path) -> Any:
             raise KeyError("no model_config: it may hold weights alone")
         config = json.loads(file.attrs["model_config"])
         if isinstance(config, dict) and TRAINING in file.attrs:
-            config[TRAINING] = json.loads(file.attrs[TRAINING])
+            config[TRAINING] = _with_own_functions(json.loads(file.attrs[TRAINING]))
     if isinstance(config, dict) and config.get("class_name") in _MODELS:
         config |= {"module": "keras", "class_name": _MODELS[config["class_name"]], "registered_name": None}
     return config
+
+
+def _with_own_functions(training: dict[str, Any]) -> dict[str, Any]:
+    """How it was compiled, with functions of the user's own said to be such: the format has but their names."""
+    placed = {key: _placed(training.get(key)) for key in ("loss", "metrics", "weighted_metrics")}
+    return training | placed
+
+
+def _placed(said: Any) -> Any:
+    if isinstance(said, str) and said.lower() not in _CHOSEN and not _is_known(said):
+        return {"module": "builtins", "class_name": "function", "config": said, "registered_name": said}
+    if isinstance(said, dict) and "class_name" not in said:
+        return {name: _placed(one) for name, one in said.items()}
+    return [_placed(one) for one in said] if isinstance(said, list) else said
+
+
+def _is_known(name: str) -> bool:
+    """Does Keras have a loss or a metric of this name, be it a short one?"""
+    for get in (keras.losses.get, keras.metrics.get):
+        with contextlib.suppress(ValueError):
+            get(name)
+            return True
+    return False
 
 
 def is_keras_own(name: str) -> bool:
@@ -45,18 +73,11 @@ def compile_as_saved(model: keras.Model, training: dict[str, Any]) -> None:
     try:
         arguments = {
             "optimizer": keras.optimizers.get(training["optimizer_config"]),
-            "loss": _each(keras.losses.get, training.get("loss")),
+            "loss": each(keras.losses.get, training.get("loss")),
             "loss_weights": training.get("loss_weights"),
-            "metrics": _each(keras.metrics.get, training.get("metrics")),
-            "weighted_metrics": _each(keras.metrics.get, training.get("weighted_metrics")),
+            "metrics": each(keras.metrics.get, training.get("metrics")),
+            "weighted_metrics": each(keras.metrics.get, training.get("weighted_metrics")),
         }
     except (KeyError, TypeError, ValueError):
         return
     model.compile(**arguments)
-
-
-def _each(get: Any, saved: Any) -> Any:
-    """The objects of a structure; names stay names, as Keras chooses by them."""
-    if isinstance(saved, dict):
-        return get(saved) if "class_name" in saved else {name: _each(get, one) for name, one in saved.items()}
-    return [_each(get, one) for one in saved] if isinstance(saved, list) else saved

@@ -9,7 +9,9 @@ import tensorflow as tf
 
 from oomtune.domain import Candidate, Inspection, InspectOrder, TensorSpec
 from oomtune.errors import TrialCrashed
-from oomtune.worker import agreement, model
+from oomtune.worker import model
+from oomtune.worker.blueprint import Blueprint
+from oomtune.worker.outputs import loss_names
 
 _LENGTH: Literal["sequence_length"] = "sequence_length"
 # Taken where another length is not: it can be halved, and no other dimension is likely to have it.
@@ -33,7 +35,7 @@ def inspect(order: InspectOrder) -> Inspection:
         outputs={name: _seen(tensor, length, None) for name, tensor in outputs.items()},
         activations={name: _activation(tensor) for name, tensor in outputs.items()},
         compiled=bool(built.compiled),
-        losses=agreement.loss_names(built, outputs) if built.compiled else {},
+        losses=loss_names(built, outputs) if built.compiled else {},
         lengths=_lengths(order, built) if varies else (),
         batch_size=next((int(tensor.shape[0]) for tensor in built.inputs if tensor.shape[0] is not None), None),
     )
@@ -51,7 +53,8 @@ def _built(order: InspectOrder) -> tuple[keras.Model, int | None]:
 
 
 def _at(order: InspectOrder, length: int | None) -> keras.Model:
-    return model.made(order.model, order.folder, Candidate(batch_size=1, sequence_length=length))
+    candidate = Candidate(batch_size=1, sequence_length=length)
+    return model.made(Blueprint(spec=order.model, folder=order.folder, candidate=candidate))
 
 
 def _outputs(built: keras.Model) -> dict[str, Any]:

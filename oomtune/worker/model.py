@@ -1,20 +1,19 @@
-"""Building and compiling the model that a spec describes, for one candidate."""
+"""Building the model that a spec describes, for one candidate."""
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from oomtune.domain import Application, Candidate, ClassConfig, ModelSpec, TrainingSpec, WorkOrder
+from oomtune.domain import Application, Candidate, WorkOrder
 from oomtune.errors import TrialCrashed
-from oomtune.optimizing import accumulating
 from oomtune.remat import NONE, rematerialise
 from oomtune.worker import cells, code, layers, saved, sources
+from oomtune.worker.blueprint import Blueprint
+from oomtune.worker.compiling import compile_as_told
 from oomtune.worker.layers import first_words, with_length
 
 _OPEN = "build it with an input length of None to train on batches of several lengths"
@@ -29,14 +28,20 @@ def build(order: WorkOrder, candidate: Candidate, *, any_length: bool = False) -
     # After the import: whatever the module has set, this trial is the candidate's.
     keras.config.set_floatx(floatx)
     keras.config.set_dtype_policy(candidate.precision)
-    anew = order.training.loss is not None
-    model = made(order.model, order.folder, candidate, sequences=_sequences(order), compiled_anew=anew)
+    blueprint = Blueprint(
+        spec=order.model,
+        folder=order.folder,
+        candidate=candidate,
+        sequences=_sequences(order),
+        compiled_anew=order.training.loss is not None,
+    )
+    model = made(blueprint)
     _check_precision(model, candidate.precision)
     if order.model.gru_for_lstm:
         model = cells.with_gru(model)
     if any_length:
         model = _opened(model, candidate.sequence_length)
-    _compile(model, order, candidate)
+    compile_as_told(model, order, candidate)
     if candidate.remat != NONE:
         rematerialise(model, candidate.remat)
     return model
@@ -89,87 +94,39 @@ def _open_input(tensor: Any, length: int | None) -> Any:
     return keras.Input(shape, dtype=tensor.dtype, name=tensor.name)
 
 
-def made(
-    spec: ModelSpec,
-    folder: str,
-    candidate: Candidate,
-    *,
-    sequences: frozenset[str] | None = None,
-    compiled_anew: bool = False,
-) -> keras.Model:
-    """The model as the spec describes it, under the policy that is set; compiled only if it comes so. Of a saved one,
-    the inputs that are `sequences` take the candidate's length."""
-    if spec.builder is not None:
-        return _from_builder(spec, folder, candidate)
-    if spec.keras_file is not None:
-        return saved.build(spec, folder, candidate, sequences=sequences, compiled_anew=compiled_anew)
-    if spec.application is not None:
-        return _from_application(spec.application, folder, candidate)
-    return layers.build(spec.layers, folder, candidate)
+def made(blueprint: Blueprint) -> keras.Model:
+    """The model as the spec describes it, under the policy that is set; compiled only if it comes so."""
+    if blueprint.spec.builder is not None:
+        return _from_builder(blueprint.spec.builder, blueprint)
+    if blueprint.spec.keras_file is not None:
+        return saved.build(blueprint)
+    if blueprint.spec.application is not None:
+        return _from_application(blueprint.spec.application, blueprint)
+    return layers.build(blueprint.spec.layers, blueprint.folder, blueprint.candidate)
 
 
-def _from_application(application: Application, folder: str, candidate: Candidate) -> keras.Model:
+def _from_application(application: Application, blueprint: Blueprint) -> keras.Model:
     maker = getattr(keras.applications, application.name)
-    arguments = with_length(application.args, candidate)
+    arguments = with_length(application.args, blueprint.candidate)
     # Unless it is told otherwise Keras would download weights; what they are changes no memory.
     weights = arguments.get("weights")
     try:
-        return maker(**arguments | {"weights": None if weights is None else str(Path(folder) / weights)})
+        return maker(**arguments | {"weights": None if weights is None else str(Path(blueprint.folder) / weights)})
     except (TypeError, ValueError) as error:
         raise TrialCrashed(
             f"model.application.args: {first_words(error)}", hint=f"see keras.applications.{application.name}"
         ) from None
 
 
-def _from_builder(spec: ModelSpec, folder: str, candidate: Candidate) -> keras.Model:
-    builder = code.load(spec.builder or "", folder, "model.builder")
-    model = builder(**code.arguments_for(builder, spec.args, candidate, spec.builder or ""))
+def _from_builder(name: str, blueprint: Blueprint) -> keras.Model:
+    builder = code.load(name, blueprint.folder, "model.builder")
+    model = builder(**code.arguments_for(builder, blueprint.spec.args, blueprint.candidate, name))
     if not isinstance(model, keras.Model):
         raise TrialCrashed(
-            f"model.builder: {spec.builder} returned {type(model).__name__}, not a keras.Model",
+            f"model.builder: {name} returned {type(model).__name__}, not a keras.Model",
             hint="return the model from the builder",
         )
     return model
-
-
-def _compile(model: keras.Model, order: WorkOrder, candidate: Candidate) -> None:
-    training = order.training
-    if model.compiled and training.loss is None:
-        key = "training.effective_batch_size" if training.accumulation_steps(candidate.batch_size) > 1 else ""
-        key = "search.optimizer" if candidate.optimizer is not None else key
-        if key:
-            raise TrialCrashed(
-                f"{key} can't be kept: the model comes compiled with its own optimizer",
-                hint=f"set training.loss in the spec, so that it is compiled anew, or leave {key} out",
-            )
-        return
-    if training.loss is None:
-        raise TrialCrashed("training.loss is not set, and the model does not come compiled", hint="set training.loss")
-    with warnings.catch_warnings():
-        # Asking for XLA where a layer can't have it is how to learn what Keras would choose on a GPU.
-        warnings.filterwarnings("ignore", message="Model doesn't support `jit_compile=True`")
-        model.compile(
-            optimizer=_optimizer(training, candidate),
-            loss=_named("training.loss", keras.losses.get, training.loss),
-            # None is not the same as none: with an empty list Keras wants a `train_step` of the user's to update it.
-            metrics=[_named("training.metrics", keras.metrics.get, metric) for metric in training.metrics] or None,
-            jit_compile=_jit_compile(order),
-            run_eagerly=training.run_eagerly,
-        )
-
-
-def _jit_compile(order: WorkOrder) -> bool | str:
-    if order.training.jit_compile is not None:
-        return order.training.jit_compile
-    return True if order.device.stands_in_for is not None and not order.training.run_eagerly else "auto"
-
-
-def _optimizer(training: TrainingSpec, candidate: Candidate) -> Any:
-    key = "training.optimizer" if candidate.optimizer is None else "search.optimizer"
-    for _, wanted in training.optimizer_choices:
-        _named(key, keras.optimizers.get, wanted)  # a name that Keras does not know is said before one is needed
-    optimizer = _named(key, keras.optimizers.get, training.optimizer_of(candidate))
-    return accumulating(optimizer, training.accumulation_steps(candidate.batch_size))
 
 
 def bring_update_near(model: keras.Model) -> None:
@@ -179,17 +136,3 @@ def bring_update_near(model: keras.Model) -> None:
     steps = getattr(optimizer, "gradient_accumulation_steps", None)
     if steps:
         optimizer._iterations.assign(steps - 2)
-
-
-def _named(key: str, get: Callable[[Any], Any], wanted: str | ClassConfig) -> Any:
-    """A Keras object by name; metric names such as `accuracy` stay names, Keras chooses among them by the loss."""
-    if isinstance(wanted, str):
-        if get is keras.metrics.get:
-            return wanted
-        identifier: Any = wanted
-    else:
-        identifier = {"class_name": wanted.class_name, "config": wanted.config}
-    try:
-        return get(identifier)
-    except (TypeError, ValueError) as error:
-        raise TrialCrashed(f"{key}: {first_words(error)}", hint="use a name that Keras knows") from None

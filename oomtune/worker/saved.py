@@ -12,10 +12,10 @@ from typing import Any
 
 import keras
 
-from oomtune.domain import Candidate, ModelSpec
 from oomtune.errors import TrialCrashed
 from oomtune.files import modules_in
 from oomtune.worker import code, hdf5
+from oomtune.worker.blueprint import Blueprint
 from oomtune.worker.layers import first_words
 
 _KEY = "model.keras_file"
@@ -24,19 +24,12 @@ _SHAPES = ("batch_shape", "batch_input_shape")
 _LOOKUPS = ("TextVectorization", "StringLookup", "IntegerLookup")
 
 
-def build(
-    spec: ModelSpec,
-    folder: str,
-    candidate: Candidate,
-    *,
-    sequences: frozenset[str] | None = None,
-    compiled_anew: bool = False,
-) -> keras.Model:
-    """The model of the file. `sequences` names the inputs whose samples have the length under trial, a single one by
-    the empty name; None when that is not known. One that is `compiled_anew` needs nothing of how it was compiled."""
+def build(blueprint: Blueprint) -> keras.Model:
+    """The model of the file; of one that is compiled anew, how it was compiled is left aside."""
+    spec, folder, candidate = blueprint.spec, blueprint.folder, blueprint.candidate
     path = Path(folder) / (spec.keras_file or "")
     config = _read(path)
-    if compiled_anew:
+    if blueprint.compiled_anew:
         config.pop("compile_config", None)
         config.pop(hdf5.TRAINING, None)
     _refuse_learnt_vocabularies(config, path)
@@ -45,14 +38,15 @@ def build(
     custom = _custom_objects(config, folder) if spec.allow_code else {}
     training = config.pop(hdf5.TRAINING, None)
     _set_precision(config, candidate.precision)
-    was_fixed = candidate.sequence_length is not None and _set_length(config, candidate.sequence_length, sequences)
+    length = candidate.sequence_length
+    was_fixed = length is not None and _set_length(config, length, blueprint.sequences)
     try:
         model = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=not spec.allow_code)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         if was_fixed:
             raise TrialCrashed(
                 f"{_KEY}: {path.name} was saved with {was_fixed} steps a sample and can't be rebuilt with "
-                f"{candidate.sequence_length}: {_reason(error)}",
+                f"{length}: {_reason(error)}",
                 hint=f"save it with an input length of None, or set search.sequence_length: {was_fixed}",
             ) from None
         raise TrialCrashed(

@@ -1,7 +1,8 @@
 """A training script of the user's own, unchanged: run until it has trained as many steps as the trial wants.
 
 `Model.fit`, `Model.train_on_batch` and `oomtune.step()` are where its steps are seen. When there were enough, the
-process replies and leaves from inside that call, so that nothing of the script runs after it.
+process replies and leaves from inside that call, so that nothing of the script runs after it. Where several calls of
+`fit` are to be measured, each but the last is ended after the trial's steps, and the script goes on.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import tensorflow as tf
 from oomtune import stepping
 from oomtune.domain import Finding, Purpose, Stage, WorkOrder
 from oomtune.errors import OomtuneError, TrialCrashed
+from oomtune.script_options import fits_of_one_model
 from oomtune.worker import device, guard
 from oomtune.worker.loop import settled
 from oomtune.worker.progress import Progress
@@ -64,11 +66,16 @@ def run(order: WorkOrder, progress: Progress, reply: Finish) -> None:
         said = f"{_said(order)}; "
         if error.code not in (None, 0):
             raise TrialCrashed(f"{_KEY}: {script.path} ended by itself{ended}", hint=_said(order)) from error
-    if steps.witness.steps_seen == 0:
+    if steps.witness.steps_seen == 0 and not steps.fits_ended:
         raise TrialCrashed(
             f"{_KEY}: {script.path} ended{ended} before it had trained a step",
             hint=f"{said}its steps are seen in Model.fit and train_on_batch; in a loop of your own call oomtune.step() "
             "in it",
+        )
+    if steps.fits_ended and steps.fits_ended < script.fits:
+        raise TrialCrashed(
+            f"{_KEY}.fits is {script.fits}, and {script.path} ended{ended} after {steps.fits_ended}",
+            hint="set it to how often the script calls Model.fit",
         )
     steps.tell_of_other_batches()
     progress.peak_bytes = device.memory(order)[1]
@@ -93,6 +100,8 @@ class _Steps:
         self.reply = reply
         self.witness = Witness(order, progress)
         self.wanted = steps_wanted(order)
+        self.fits_ended = 0
+        self.in_fit = False
         self.samples = 0
         """How many the largest batch had; 0 as long as that was not seen."""
 
@@ -108,8 +117,23 @@ class _Steps:
             self.finish()
         except OomtuneError as error:
             self.reply(error)
-        if self.witness.steps_seen >= self.wanted:
+        if self.witness.steps_seen >= self.wanted and not (self.in_fit and self.goes_on):
             self.finish()
+
+    @property
+    def goes_on(self) -> bool:
+        """Is there another `fit` to measure after this one?"""
+        script = self.order.model.script
+        return script is not None and self.fits_ended + 1 < script.fits
+
+    def fit_ended(self) -> None:
+        """What comes next counts with its peak, or by not fitting. Time, and what grows from step to step, are those
+        of the first."""
+        if not self.goes_on:
+            self.finish()
+        self.fits_ended += 1
+        self.in_fit = False
+        self.witness = Witness(self.order, Progress(note=lambda _: None))
 
     def said(self, loss: Any) -> None:
         """A step of the script's own loop has ended; the next begins at once."""
@@ -135,8 +159,24 @@ class _Steps:
             )
         )
 
+    def tell_of_other_fits(self) -> None:
+        """A model that is made trainable and fitted again needs more than in its first `fit`."""
+        script = self.order.model.script
+        if script is None or script.fits > 1 or not self.in_fit:
+            return
+        written = fits_of_one_model((Path(self.order.folder) / script.path).read_bytes())
+        if written > 1:
+            self.progress.found(
+                Finding(
+                    kind="fits",
+                    message=f"{_KEY}: {script.path} calls fit in {written} places, and the first was measured",
+                    hint=f"where a later one trains more layers, set {_KEY}.fits: {written} to measure each",
+                )
+            )
+
     def finish(self) -> NoReturn:
         self.tell_of_other_batches()
+        self.tell_of_other_fits()
         self.progress.peak_bytes = device.memory(self.order)[1]
         self.progress.stage = Stage.DONE
         self.reply()
@@ -178,11 +218,16 @@ class _ScriptWitness(FitWitness):
         self.steps.samples = max(self.steps.samples, in_epoch - self.samples_before)
         self.samples_before = in_epoch
         self.steps.end(float((logs or {}).get("loss", 0.0)))
+        if self.steps.witness.steps_seen >= self.steps.wanted:
+            self.model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         super().on_epoch_end(epoch, logs)
         if self.steps.witness.steps_seen == self.seen_before:
-            self.steps.finish()  # a generator that is used up gives no more
+            # A generator that is used up gives no more.
+            self.model.stop_training = True
+            if not self.steps.goes_on:
+                self.steps.finish()
         self.seen_before = self.steps.witness.steps_seen
 
 
@@ -194,13 +239,15 @@ def _take_over(steps: _Steps) -> None:
 
     def fit(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         given = inspect.signature(real_fit).bind(self, *args, **kwargs).arguments
+        steps.in_fit = True
         steps.progress.jit_compile = bool(self.jit_compile)
         self.steps_per_execution = 1  # or several steps would be seen as one
         try:
-            real_fit(**{**given, **_as_a_trial(given, steps)})
+            history = real_fit(**{**given, **_as_a_trial(given, steps)})
         except tf.errors.OpError as error:
             steps.reply(error)  # at once: a script may catch it and train on with something smaller
-        steps.finish()
+        steps.fit_ended()
+        return history
 
     def train_on_batch(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         steps.begin(self)

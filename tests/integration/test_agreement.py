@@ -160,6 +160,21 @@ def test_a_model_whose_inputs_are_not_seen_is_held_against_the_data_by_calling_i
     assert said(own(), targets, {}, inputs={"left": inputs["left"]}, run_eagerly=True) == "", "it may be no graph"
 
 
+class Branches(keras.Model):  # type: ignore[misc]  # Keras ships no types
+    def call(self, given: Any) -> Any:
+        return given if tf.reduce_sum(given) > 0 else -given
+
+
+def test_a_model_that_branches_on_numbers_is_told_what_to_do() -> None:
+    network = Branches()
+    network.compile("sgd", "mse")
+    vectors = np.zeros((2, 4), "float32")
+    found = said(network, vectors, {}, inputs=vectors)
+    assert "the model's call can't be made a graph: Using a symbolic `tf.Tensor` as a Python `bool` is not" in found
+    assert "set training.run_eagerly: true" in found
+    assert said(network, vectors, {}, inputs=vectors, run_eagerly=True) == ""
+
+
 @pytest.mark.parametrize("as_dict", [True, False])
 @pytest.mark.parametrize("several", [True, False])
 def test_each_of_several_outputs_is_held_against_its_own_targets(as_dict: bool, several: bool) -> None:

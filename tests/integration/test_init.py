@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from oomtune.domain import Inspection, InspectOrder, ModelSpec, TensorSpec
+from oomtune.script_options import fits_of_one_model
 from oomtune.spec import load_spec
 from oomtune.starter import from_model, from_script, starter
 from oomtune.worker import inspection
@@ -204,11 +205,45 @@ def test_names_that_yaml_would_read_as_something_else_are_quoted() -> None:
     assert written["training"]["loss"] == "binary_crossentropy"
 
 
+def test_outputs_with_other_activations_get_a_loss_each() -> None:
+    seen = Inspection(
+        inputs={"x": TensorSpec(shape=(2,), dtype="float32")},
+        outputs={name: TensorSpec(shape=(3,), dtype="float32") for name in ("kind", "tags", "size")},
+        activations={"kind": "softmax", "tags": "sigmoid", "size": "linear"},
+        compiled=False,
+    )
+    written = yaml.safe_load(from_model("m.yaml", "builder", "nets:build", seen))
+    assert written["training"]["loss"] == {
+        "kind": "sparse_categorical_crossentropy",
+        "tags": "binary_crossentropy",
+        "size": "mean_squared_error",
+    }
+    assert written["dataset"]["synthetic"]["targets"]["kind"] == {"shape": [], "dtype": "int32", "max": 3}
+    assert written["dataset"]["synthetic"]["targets"]["tags"] == {"shape": [3], "dtype": "float32"}
+
+
 def test_a_script_is_read_and_not_run() -> None:
     text = "raise SystemExit\nparser.add_argument('--batch-size')"
     made = from_script("t.yaml", "t.py", text)
     assert made is not None
     assert "{batch_size}" in made.text
+
+
+@pytest.mark.parametrize(
+    ("lines", "fits"),
+    [
+        ("model.fit(x)\nmodel.fit(y)", 2),
+        ("scaler.fit(x)\nmodel.fit(x)\nmodel.fit_generator(x)", 1),
+        ("if a:\n    model.fit(x)\nelif b:\n    model.fit(y)\nelse:\n    self.model.fit(y)\nmodel.fit(z)", 2),
+        ("def train(model):\n    for x in y:\n        model.fit(x)\n    model.fit(z)", 2),
+        ("print(3)", 0),
+    ],
+)
+def test_how_often_a_script_fits_is_seen_in_its_text(lines: str, fits: int) -> None:
+    made = from_script("t.yaml", "t.py", f"parser.add_argument('--batch-size')\n{lines}")
+    assert made is not None
+    assert (f"# fits: {fits} " in made.text) == (fits > 1)
+    assert fits_of_one_model(lines) == fits
 
 
 @pytest.mark.parametrize(

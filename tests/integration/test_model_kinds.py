@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import pytest
 
+import oomtune.keras
 from oomtune.domain import Candidate, Purpose, Trial
 from oomtune.errors import TrialCrashed
 from oomtune.worker import model
@@ -28,6 +29,15 @@ TWO_INPUTS: list[Any] = [
     {"Dense": {"units": 1, "name": "score"}},
     {"Dense": {"units": 3, "name": "kind", "inbound": "both"}},
 ]
+TWO_LOSSES = {
+    "optimizer": "sgd",
+    "loss": {
+        "score": "mean_squared_error",
+        "kind": {"class_name": "SparseCategoricalCrossentropy", "config": {"from_logits": True}},
+    },
+    "loss_weights": {"kind": 0.5, "score": 2.0},
+    "metrics": {"kind": ["accuracy"]},
+}
 OWN = """\
 import keras
 
@@ -40,7 +50,9 @@ class Gate(keras.layers.Layer):
 """
 
 
-def test_a_graph_of_layers_with_two_inputs_and_two_outputs_probes(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_a_graph_with_two_inputs_and_a_loss_for_each_of_two_outputs_probes(
+    cli: Cli, spec_file: Callable[..., Path]
+) -> None:
     (cli.folder / "own.py").write_text(OWN)
     spec = spec_file(
         model={"layers": TWO_INPUTS},
@@ -49,13 +61,21 @@ def test_a_graph_of_layers_with_two_inputs_and_two_outputs_probes(cli: Cli, spec
                 "words": {"shape": ["sequence_length"], "dtype": "int32", "max": 50},
                 "about": {"shape": [6]},
             },
-            "targets": {"score": {"shape": [1]}, "kind": {"shape": [3]}},
+            "targets": {"score": {"shape": [1]}, "kind": {"shape": [], "dtype": "int32", "max": 3}},
         },
+        training=TWO_LOSSES,
         search={"batch_size": [8, 16], "sequence_length": [12]},
     )
     ran = cli("probe", spec, "--json")
     assert ran.code == 0, ran.err
     assert ran.document["best"]["batch_size"] == 16
+    arguments = oomtune.keras.compile_args(oomtune.load_tuned(ran.document["tuned_path"]))
+    assert {name: type(loss).__name__ for name, loss in arguments["loss"].items()} == {
+        "score": "str",
+        "kind": "SparseCategoricalCrossentropy",
+    }
+    assert arguments["loss_weights"] == TWO_LOSSES["loss_weights"]
+    assert arguments["metrics"] == TWO_LOSSES["metrics"]
 
     (cli.folder / "own.py").write_text(OWN.replace("x * self.scale", "x / self.scale"))
     assert cli("probe", spec, "--json", "--max-trials", "1").code == 7, "with another layer nothing is known yet"

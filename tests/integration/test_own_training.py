@@ -264,6 +264,44 @@ def test_a_script_that_does_not_use_its_batch_size_is_told_on(
     assert all(f"told a batch size of 32, and {said}" in one and "uses --batch-size" in one for one in found)
 
 
+FINE_TUNING = """\
+body = keras.Sequential([keras.Input((64,)), keras.layers.Dense(1024), keras.layers.Dense(1024)])
+body.trainable = False
+model = keras.Sequential([keras.Input((64,)), body, keras.layers.Dense(1)])
+model.compile("adam", "mse")
+history = model.fit(x, y, batch_size=size, epochs=9, validation_split=0.1)
+assert history.history["val_loss"], "a fit that is not the last returns as it does in training"
+model.save("head.keras")
+model = keras.models.load_model("head.keras")
+model.layers[0].trainable = True
+model.compile("adam", "mse")
+model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(size).take(1), epochs=9)
+open("never", "w").close()
+"""
+
+
+def test_each_fit_of_a_script_is_measured_if_the_spec_says_so(host: WorkerHost, tmp_path: Path) -> None:
+    model = script(tmp_path, FINE_TUNING)
+    first = run(host, tmp_path, model)
+    assert first.kind is Kind.FITS, first.error
+    assert [finding.kind for finding in first.findings] == ["fits"]
+    assert "train.py calls fit in 2 places, and the first was measured" in first.findings[0].message
+
+    model["script"]["fits"] = 2
+    both = run(host, tmp_path, model, purpose=Purpose.CONFIRM)
+    assert (both.kind, both.steps_run, both.findings) == (Kind.FITS, 6, ()), both.error
+    # The layers that are frozen at first, of 4 MiB, have gradients and two averages then.
+    assert first.peak_bytes is not None
+    assert both.peak_bytes is not None
+    assert first.peak_bytes < 16 * 1024**2 < both.peak_bytes
+
+    model["script"]["fits"] = 3
+    less = run(host, tmp_path, model)
+    assert less.error is not None
+    assert "model.script.fits is 3, and train.py ended after 2" in less.error.message
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["spec.yaml", "train.py"]
+
+
 def test_a_script_needs_no_spec(cli: Cli) -> None:
     script(cli.folder, FIT)
     (cli.folder / "precious").mkdir()

@@ -15,6 +15,7 @@ import pytest
 from oomtune.domain import Candidate, ModelSpec
 from oomtune.errors import TrialCrashed
 from oomtune.worker import saved
+from oomtune.worker.blueprint import Blueprint
 from tests.conftest import Cli
 
 # Keras' own, when it writes and reads its files.
@@ -55,11 +56,13 @@ def build(
     **candidate: Any,
 ) -> keras.Model:
     return saved.build(
-        ModelSpec(keras_file=path.name, allow_code=allow_code),
-        str(path.parent),
-        Candidate(batch_size=4, **candidate),
-        sequences=sequences,
-        compiled_anew=compiled_anew,
+        Blueprint(
+            spec=ModelSpec(keras_file=path.name, allow_code=allow_code),
+            folder=str(path.parent),
+            candidate=Candidate(batch_size=4, **candidate),
+            sequences=sequences,
+            compiled_anew=compiled_anew,
+        )
     )
 
 
@@ -170,11 +173,10 @@ def test_a_loss_of_ones_own_is_in_the_way_only_where_it_is_needed(
     model.compile("sgd", own_losses_here.apart)
     path = save(model, tmp_path / file)
     assert not build(path, compiled_anew=True).compiled, "the spec's own loss takes its place"
-    if file == "model.keras":
-        with pytest.raises(TrialCrashed, match="the function 'apart', which is not part of Keras") as refused:
-            build(path)
-        assert "model.allow_code: true" in refused.value.hint
-        assert build(path, allow_code=True).loss is own_losses_here.apart
+    with pytest.raises(TrialCrashed, match="the function 'apart', which is not part of Keras") as refused:
+        build(path)
+    assert "model.allow_code: true" in refused.value.hint
+    assert build(path, allow_code=True).loss is own_losses_here.apart
 
 
 def test_a_layer_that_learnt_its_vocabulary_is_named(tmp_path: Path) -> None:

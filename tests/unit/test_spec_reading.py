@@ -120,7 +120,7 @@ trial:
         ({"dataset__npz": {"path": "x" * 300}}, "dataset.npz.path: no such file"),
         ({"name": float("inf")}, "holds something that is not plain data"),
         ({"dataset__synthetic__inputs__dtype": "int33"}, "dataset.synthetic.inputs.dtype: expected float32"),
-        ({"training__metrics": "accuracy"}, "training.metrics: expected a list; got 'accuracy'"),
+        ({"training__metrics": "accuracy"}, "training.metrics: expected a list of metrics, or a mapping from"),
         (
             {"training__validation_batch_size": "all"},
             "training.validation_batch_size: expected same or none; got 'all'",
