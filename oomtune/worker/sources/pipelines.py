@@ -17,6 +17,7 @@ from oomtune.worker.sources.stream import Count
 
 _AT_ONCE = 256
 _BYTES_AT_ONCE = 16 * 1024**2
+_RUN_IT = "run the pipeline by itself to see why: for sample in dataset: pass"
 
 
 def pipeline_source(samples: Iterator[Sample], pipeline: tf.data.Dataset, name: str, bounds: Bounds) -> Source:
@@ -40,7 +41,7 @@ def pipeline_source(samples: Iterator[Sample], pipeline: tf.data.Dataset, name: 
     )
 
 
-def elements(pipeline: tf.data.Dataset, name: str) -> Iterator[Any]:
+def elements(pipeline: tf.data.Dataset, name: str, hint: str = _RUN_IT) -> Iterator[Any]:
     """The elements of the pipeline, with arrays for tensors."""
     # Elements cost most when they are fetched one by one; those of one shape need not be.
     specs = tf.nest.flatten(pipeline.element_spec)
@@ -55,7 +56,7 @@ def elements(pipeline: tf.data.Dataset, name: str) -> Iterator[Any]:
     except tf.errors.OpError as error:
         raise DataUnreadable(
             f"{name} failed after {number} samples{' or a few more' if together else ''}: {reason_of(error)}",
-            hint="run the pipeline by itself to see why: for sample in dataset: pass",
+            hint=hint,
         ) from error
 
 

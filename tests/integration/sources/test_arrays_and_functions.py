@@ -279,19 +279,6 @@ def test_a_function_that_is_not_there_is_named(read: Read) -> None:
         read(python="my_data:none")
 
 
-# --- TensorFlow Datasets
-
-
-def test_a_missing_package_is_named_with_how_to_get_it(
-    tmp_path: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "tensorflow_datasets", None)
-    assert "needs the package tensorflow-datasets" in (
-        said := refused(tfds={"path": ".", "inputs": "text", "targets": "label"})
-    )
-    assert said.endswith("pip install tensorflow-datasets")
-
-
 # --- what vanished since
 
 
