@@ -243,7 +243,8 @@ class Dataset(Section):
     python: str | None = Field(
         None,
         pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
-        description="package.module:function, found from the spec; returns a tf.data.Dataset or a pair of arrays",
+        description="package.module:function, found from the spec; returns a tf.data.Dataset of single samples, or "
+        "arrays: inputs, targets and, if there are any, sample weights; several inputs in a tuple or a dict",
     )
     tfds: Tfds | None = None
     tokenizer: Tokenizer | None = None

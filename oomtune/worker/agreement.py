@@ -15,8 +15,10 @@ import tensorflow as tf
 from oomtune.domain import TensorSpec, WorkOrder
 from oomtune.errors import TrialCrashed
 from oomtune.worker.reasons import reason
+from oomtune.worker.sources.nesting import parts
 
 _ELEMENTWISE = ("meansquarederror", "meanabsoluteerror", "binarycrossentropy", "categoricalcrossentropy", "huber")
+_SPARSE = "sparsecategoricalcrossentropy"
 # Models whose inputs can't be seen and that were called already: a climb asks for each of its sizes.
 _called: WeakSet[keras.Model] = WeakSet()
 _SHORT = {"mse": "meansquarederror", "mae": "meanabsoluteerror"}
@@ -24,11 +26,13 @@ _SHORT = {"mse": "meansquarederror", "mae": "meanabsoluteerror"}
 
 def check(order: WorkOrder, network: keras.Model, batches: tf.data.Dataset) -> None:
     """Raise `TrialCrashed` when the model can't be trained on such batches. What can't be seen is not checked."""
-    inputs, targets = batches.element_spec
+    inputs, targets, *weights = batches.element_spec
     if network.built and getattr(network, "inputs", None):
-        _check_inputs(order, network, inputs)
-        for tensor in network.inputs:
-            _check_tokens(order, network, tensor, f"inputs.{tensor.name}" if isinstance(inputs, dict) else "inputs.")
+        fed = _fed(order, network, inputs)
+        _check_batch_size(order, network)
+        for tensor, part, given in fed:
+            _check_input(order, tensor, part, given)
+            _check_tokens(order, network, tensor, part)
         made = getattr(network, "_outputs_struct", network.outputs)
     elif order.training.run_eagerly or network in _called:
         return
@@ -36,9 +40,11 @@ def check(order: WorkOrder, network: keras.Model, batches: tf.data.Dataset) -> N
         _called.add(network)
         made = _made_of(order, network, inputs)
     for name, (output, loss) in _outputs(network, made, targets).items():
-        given = targets[name] if isinstance(targets, dict) else targets
+        given = parts(targets)[name]
         if isinstance(given, tf.TensorSpec):
             _check_target(order, f"targets.{name}", given, output.shape[1:], loss)
+            for weight in weights:
+                _check_weights(order, parts(weight).get(name), output.shape[1:], loss)
 
 
 def _made_of(order: WorkOrder, network: keras.Model, inputs: Any) -> Any:
@@ -65,15 +71,17 @@ def _outputs(network: keras.Model, made: Any, targets: Any) -> dict[str, tuple[A
     alone = len(tensors) == 1 and not isinstance(made, dict)
     if made is None:
         return {}
-    if not isinstance(targets, dict):
-        return {"": (tensors[0], loss)} if alone else {}
+    given = parts(targets)
+    names = getattr(network, "output_names", None) or []
     if alone:
-        outputs = dict.fromkeys(targets, tensors[0]) if len(targets) == 1 else {}
+        outputs = dict.fromkeys(given, tensors[0]) if len(given) == 1 else {}
+    elif isinstance(targets, tuple):
+        outputs = dict(zip(given, tensors, strict=True)) if len(given) == len(tensors) else {}
+        loss = [loss.get(name) for name in names] if isinstance(loss, dict) else loss
     else:
-        names = getattr(network, "output_names", None) or []
         outputs = made if isinstance(made, dict) else dict(zip(names, tensors, strict=False))
     losses = dict(zip(outputs, loss, strict=False)) if isinstance(loss, list | tuple) else loss
-    known = {name: tensor for name, tensor in outputs.items() if name in targets}
+    known = {name: tensor for name, tensor in outputs.items() if name in given}
     return {name: (known[name], losses.get(name) if isinstance(losses, dict) else losses) for name in known}
 
 
@@ -90,38 +98,43 @@ def _at(order: WorkOrder, part: str) -> str:
         paths = of_side.get(name) if isinstance(of_side, dict) else of_side
     file = paths[0] if isinstance(paths, tuple) else paths
     where = f"{Path(order.folder, file)}: " if file else ""
-    return f"{where}{key}{f' ({name!r})' if name else ''}"
+    called = f"{side}[{name}]" if name.isdigit() else repr(name)
+    return f"{where}{key}{f' ({called})' if name else ''}"
 
 
-def _check_inputs(order: WorkOrder, network: keras.Model, given: Any) -> None:
-    wanted = {tensor.name: tensor for tensor in network.inputs}
-    if isinstance(given, dict) and not set(wanted) <= set(given):
+def _fed(order: WorkOrder, network: keras.Model, given: Any) -> list[tuple[Any, str, Any]]:
+    """Each input of the model, with the part of a sample that Keras feeds to it, by name or else by its place."""
+    wanted, found = {tensor.name: tensor for tensor in network.inputs}, parts(given)
+    if isinstance(given, dict):
+        if any(isinstance(entry, dict | tuple) for entry in given.values()):
+            return []  # which of them is whose is for Keras to say
+        if not set(wanted) <= set(found):
+            raise TrialCrashed(
+                f"{_at(order, 'inputs')} has {_listed(given)}, and the model's inputs are {_listed(wanted)}",
+                hint="give each input of the model by its name",
+            )
+        return [(tensor, f"inputs.{name}", found[name]) for name, tensor in wanted.items()]
+    if len(found) != len(wanted):
+        tensors = "one tensor" if len(found) == 1 else f"{len(found)} tensors"
         raise TrialCrashed(
-            f"{_at(order, 'inputs')} has {_listed(given)}, and the model's inputs are {_listed(wanted)}",
-            hint="give each input of the model by its name",
-        )
-    if not isinstance(given, dict) and len(wanted) > 1:
-        raise TrialCrashed(
-            f"{_at(order, 'inputs')} is one tensor, and the model has {len(wanted)} inputs: {_listed(wanted)}",
+            f"{_at(order, 'inputs')} is {tensors}, and the model has {len(wanted)} inputs: {_listed(wanted)}",
             hint="give a mapping with each of them",
         )
-    _check_batch_size(order, network)
-    for name, tensor in wanted.items():
-        one = given[name] if isinstance(given, dict) else given
-        shape, expected = one.shape[1:], tensor.shape[1:]
-        if one.dtype == tf.string and tensor.dtype != "string":
-            raise TrialCrashed(
-                f"{_at(order, 'inputs')} is text, and the model takes numbers", hint="split it to tokens"
-            )
-        if not _alike(shape, expected):
-            part = f"inputs.{name}" if isinstance(given, dict) else "inputs."
-            batched = order.dataset.python is not None and _alike(shape[1:], expected)
-            raise TrialCrashed(
-                f"{_at(order, part)} has samples of {_shown(shape)}, and the model takes {_shown(expected)}",
-                hint="it seems to give batches, and samples are wanted: return dataset.unbatch()"
-                if batched
-                else "make the shapes the same; sequence_length in both stands for the value under trial",
-            )
+    return [(tensor, f"inputs.{name}", found[name]) for tensor, name in zip(wanted.values(), found, strict=True)]
+
+
+def _check_input(order: WorkOrder, tensor: Any, part: str, given: Any) -> None:
+    shape, expected = given.shape[1:], tensor.shape[1:]
+    if given.dtype == tf.string and tensor.dtype != "string":
+        raise TrialCrashed(f"{_at(order, part)} is text, and the model takes numbers", hint="split it to tokens")
+    if not _alike(shape, expected):
+        batched = order.dataset.python is not None and _alike(shape[1:], expected)
+        raise TrialCrashed(
+            f"{_at(order, part)} has samples of {_shown(shape)}, and the model takes {_shown(expected)}",
+            hint="it seems to give batches, and samples are wanted: return dataset.unbatch()"
+            if batched
+            else "make the shapes the same; sequence_length in both stands for the value under trial",
+        )
 
 
 def _check_batch_size(order: WorkOrder, network: keras.Model) -> None:
@@ -169,7 +182,7 @@ def _is_fed(layer: Any, wanted: Any) -> bool:
 def _check_target(order: WorkOrder, part: str, given: tf.TensorSpec, output: Any, loss: Any) -> None:
     name, shape = _plain(loss), given.shape[1:]
     low, high = _range(order, part)
-    if name == "sparsecategoricalcrossentropy":
+    if name == _SPARSE:
         classes = output[-1]
         ignores = getattr(loss, "ignore_class", None) is not None
         _check_that_classes_are_whole(order, part)
@@ -195,6 +208,16 @@ def _check_target(order: WorkOrder, part: str, given: tf.TensorSpec, output: Any
             f"{_at(order, part)} has samples of {_shown(shape)}, and by the loss the model's output needs "
             f"{_shown(output)}",
             hint="change the shape of the targets, the last layer or the loss",
+        )
+
+
+def _check_weights(order: WorkOrder, given: Any, output: Any, loss: Any) -> None:
+    """Where the loss is one number a sample, so are the weights. What else Keras brings to one shape is its affair."""
+    one_number = len(output) == 1 and (_plain(loss) in _ELEMENTWISE or _plain(loss) == _SPARSE)
+    if given is not None and one_number and not _alike(given.shape[1:], []):
+        raise TrialCrashed(
+            f"{_at(order, 'weights')} has weights of {_shown(given.shape[1:])} for samples whose loss is one number",
+            hint="give one weight a sample",
         )
 
 
@@ -255,9 +278,10 @@ def _shown(shape: Any) -> str:
 
 def _described(specs: Any) -> str:
     """The shapes of samples, by their names if they have any."""
-    if not isinstance(specs, dict):
+    found = parts(specs)
+    if "" in found:
         return f"samples of {_shown(specs.shape[1:])}"
-    return " and ".join(f"{name!r} of {_shown(spec.shape[1:])}" for name, spec in specs.items())
+    return " and ".join(f"{name!r} of {_shown(spec.shape[1:])}" for name, spec in found.items())
 
 
 def _listed(names: Any) -> str:

@@ -210,6 +210,7 @@ def _layers(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _set_length(config: dict[str, Any], length: int, sequences: frozenset[str] | None) -> int | None:
     """Give inputs of a fixed length another one, and return what it was; None when the length was left open."""
     inputs = {name: shape for name, shape in _inputs(config) if len(shape) > 1}
+    sequences = None if sequences is None else _by_name(sequences, config)
     if sequences is None or "" in sequences:
         # Where one is open it is the sequence, and what others have is no length.
         varying = {} if any(shape[1] is None for shape in inputs.values()) else inputs
@@ -227,6 +228,13 @@ def _set_length(config: dict[str, Any], length: int, sequences: frozenset[str] |
         if isinstance(thing.get("config"), dict):
             thing["config"].pop("build_input_shape", None)
     return int(fixed)
+
+
+def _by_name(sequences: frozenset[str], config: dict[str, Any]) -> frozenset[str]:
+    """The same inputs, where they are called by their places in a tuple, by the names that they have."""
+    listed = config["config"].get("input_layers") if isinstance(config["config"], dict) else None
+    places = [str(entry[0]) for entry in listed or [] if isinstance(entry, list) and entry]
+    return frozenset(places[int(one)] if one.isdigit() and int(one) < len(places) else one for one in sequences)
 
 
 def _inputs(config: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:

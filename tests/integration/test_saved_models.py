@@ -109,7 +109,7 @@ def test_a_branched_model_is_rebuilt_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 12])
-@pytest.mark.parametrize("sequences", [None, frozenset({"words"})])
+@pytest.mark.parametrize("sequences", [None, frozenset({"words"}), frozenset({"1"})])
 def test_only_what_is_a_sequence_takes_the_length_under_trial(
     tmp_path: Path, length: int | None, sequences: frozenset[str] | None
 ) -> None:

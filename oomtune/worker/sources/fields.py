@@ -27,11 +27,9 @@ class JsonFields:
             self.sample(row, where)
 
     def sample(self, row: dict[str, Any], where: str) -> Raw:
-        return (
-            each(lambda columns: self._columns("inputs", columns, row, where), self._data.inputs),
-            each(lambda columns: self._columns("targets", columns, row, where), self._data.targets),
-            where,
-        )
+        inputs = each(lambda columns: self._columns("inputs", columns, row, where), self._data.inputs)
+        targets = each(lambda columns: self._columns("targets", columns, row, where), self._data.targets)
+        return (inputs, targets), where
 
     def _columns(self, side: str, columns: Columns, row: dict[str, Any], where: str) -> Any:
         if isinstance(columns, str):

@@ -11,8 +11,9 @@ import tensorflow as tf
 
 from oomtune.domain import ENDLESS
 from oomtune.errors import DataUnreadable
+from oomtune.worker.sources.nesting import parts
 from oomtune.worker.sources.problems import reason_of
-from oomtune.worker.sources.source import Axis, Bounds, Sample, Source, by_name
+from oomtune.worker.sources.source import Axis, Bounds, Sample, Source
 from oomtune.worker.sources.stream import Count
 
 _AT_ONCE = 256
@@ -62,7 +63,7 @@ def elements(pipeline: tf.data.Dataset, name: str, hint: str = _RUN_IT) -> Itera
 
 def axes_of(specs: Any) -> dict[str, Axis]:
     """What the pipeline says of the first axis of each input."""
-    return {name: _axis(spec) for name, spec in by_name(specs).items()}
+    return {name: _axis(spec) for name, spec in parts(specs).items()}
 
 
 def _axis(spec: Any) -> Axis:

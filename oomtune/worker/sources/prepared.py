@@ -38,7 +38,7 @@ def tfds_source(data: TfdsData, tokenizer: Tokenizer, folder: str, bounds: Bound
         for number, element in enumerate(elements(pipeline, f"{name} (dataset.tfds.path)", _DAMAGED), 1):
             where = f"{name}, sample {number}"
             inputs, targets = (_texts(element, names, where) for names in (data.inputs, data.targets))
-            yield inputs, targets, where
+            yield (inputs, targets), where
 
     tokenize = tokenize_with(tokenizer, folder, lambda: texts_in(samples()))
     checker = Checker("dataset.tfds", data.inputs, data.targets)

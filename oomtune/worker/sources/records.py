@@ -123,11 +123,9 @@ def _sample(record: bytes, data: TfrecordData, where: str) -> Raw:
         raise unreadable(
             where, "not a tf.train.Example", _KEY, "expected records as tf.train.Example.SerializeToString"
         ) from None
-    return (
-        each(lambda name: _value(features, "inputs", name, data.features[name], where), data.inputs),
-        each(lambda name: _value(features, "targets", name, data.features[name], where), data.targets),
-        where,
-    )
+    inputs = each(lambda name: _value(features, "inputs", name, data.features[name], where), data.inputs)
+    targets = each(lambda name: _value(features, "targets", name, data.features[name], where), data.targets)
+    return (inputs, targets), where
 
 
 def _value(features: Any, side: str, name: str, feature: Feature, where: str) -> Any:

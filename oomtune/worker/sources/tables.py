@@ -70,7 +70,7 @@ def text_source(data: TextData, tokenizer: Tokenizer, folder: str, bounds: Bound
         for file in lines.files:
             for line in lines.of(file):
                 if line.strip():
-                    yield line.rstrip("\r\n"), {}, lines.where
+                    yield (line.rstrip("\r\n"), {}), lines.where
 
     source = _of_lines(
         lambda: Lines(files, bounds, _TEXT),
