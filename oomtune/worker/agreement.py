@@ -127,6 +127,11 @@ def _check_input(order: WorkOrder, tensor: Any, part: str, given: Any) -> None:
     shape, expected = given.shape[1:], tensor.shape[1:]
     if given.dtype == tf.string and tensor.dtype != "string":
         raise TrialCrashed(f"{_at(order, part)} is text, and the model takes numbers", hint="split it to tokens")
+    if given.dtype != tf.string and tensor.dtype == "string":
+        raise TrialCrashed(
+            f"{_at(order, part)} has numbers, and the model takes text",
+            hint="set dataset.tokenizer: {split: none}, so that text stays what it is",
+        )
     if not _alike(shape, expected):
         batched = order.dataset.python is not None and _alike(shape[1:], expected)
         raise TrialCrashed(
@@ -164,13 +169,18 @@ def _check_tokens(order: WorkOrder, network: keras.Model, tensor: Any, part: str
             raise TrialCrashed(
                 f"{_at(order, part)} has tokens up to {high}, and the embedding {layer.name!r} has "
                 f"{rows} rows, for tokens up to {rows - 1}",
-                hint=f"make its input_dim {high + 1}, or keep tokens below {rows} (dataset.tokenizer.max)",
+                hint=f"make its input_dim {high + 1}, or keep tokens below {rows} ({_most_tokens(order)})",
             )
         if low < 0:
             raise TrialCrashed(
                 f"{_at(order, part)} has tokens down to {low}, and the embedding {layer.name!r} takes them from 0 on",
                 hint="tokens are numbers from 0 on; 0 is padding",
             )
+
+
+def _most_tokens(order: WorkOrder) -> str:
+    learned = order.dataset.tokenizer.vectorization is not None
+    return f"dataset.tokenizer.{'TextVectorization.max_tokens' if learned else 'max'}"
 
 
 def _is_fed(layer: Any, wanted: Any) -> bool:

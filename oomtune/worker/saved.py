@@ -15,13 +15,12 @@ import keras
 from oomtune.domain import Candidate, ModelSpec
 from oomtune.errors import TrialCrashed
 from oomtune.files import modules_in
-from oomtune.worker import code, hdf5
+from oomtune.worker import code, hdf5, vocabularies
 from oomtune.worker.layers import first_words
 
 _KEY = "model.keras_file"
 _POLICIES = ("DTypePolicy", "Policy")
 _SHAPES = ("batch_shape", "batch_input_shape")
-_LOOKUPS = ("TextVectorization", "StringLookup", "IntegerLookup")
 
 
 def build(
@@ -39,13 +38,16 @@ def build(
     if compiled_anew:
         config.pop("compile_config", None)
         config.pop(hdf5.TRAINING, None)
-    _refuse_learnt_vocabularies(config, path)
+    has_learnt = vocabularies.learnt(_objects(config), path, _KEY)
     if not spec.allow_code:
         _refuse_code(config, path)
     custom = _custom_objects(config, folder) if spec.allow_code else {}
     training = config.pop(hdf5.TRAINING, None)
     _set_precision(config, candidate.precision)
-    was_fixed = candidate.sequence_length is not None and _set_length(config, candidate.sequence_length, sequences)
+    was_fixed = None
+    if candidate.sequence_length is not None:
+        _refuse_a_length_of_text(config, path)
+        was_fixed = _set_length(config, candidate.sequence_length, sequences)
     try:
         model = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=not spec.allow_code)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -60,6 +62,8 @@ def build(
         ) from None
     if not isinstance(model, keras.Model):
         raise TrialCrashed(f"{_KEY}: {path.name} holds a {type(model).__name__}, not a model")
+    if has_learnt:
+        vocabularies.load(model, path, _KEY)
     if training is not None:
         with keras.saving.CustomObjectScope(custom):
             hdf5.compile_as_saved(model, training)
@@ -139,19 +143,6 @@ def _refuse_code(config: dict[str, Any], path: Path) -> None:
         )
 
 
-def _refuse_learnt_vocabularies(config: dict[str, Any], path: Path) -> None:
-    """A table that was filled from data is no part of the configuration, and lies empty in what is made from it."""
-    for thing in _objects(config):
-        inner = thing.get("config")
-        if thing["class_name"] in _LOOKUPS and isinstance(inner, dict) and inner.get("vocabulary") is None:
-            raise TrialCrashed(
-                f"{_KEY}: {path.name} holds the layer {inner.get('name')!r} ({thing['class_name']}), whose vocabulary "
-                "was learnt from data and is not read from the file",
-                hint="use a builder that gives it its vocabulary; or save the model without it, and let "
-                "dataset.tokenizer make the tokens",
-            )
-
-
 def _custom_objects(config: dict[str, Any], folder: str) -> dict[str, Any]:
     """The classes that the file names in modules of the user's own."""
     found: dict[str, Any] = {}
@@ -207,6 +198,15 @@ def _layers(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield thing
 
 
+def _refuse_a_length_of_text(config: dict[str, Any], path: Path) -> None:
+    dtypes = [inner.get("dtype") for _, inner in _input_layers(config)]
+    if dtypes and all(dtype == "string" for dtype in dtypes):
+        raise TrialCrashed(
+            f"{_KEY}: {path.name} takes text and makes tokens of it itself: it has no length to search",
+            hint="leave search.sequence_length out; every text is trained on as long as it is",
+        )
+
+
 def _set_length(config: dict[str, Any], length: int, sequences: frozenset[str] | None) -> int | None:
     """Give inputs of a fixed length another one, and return what it was; None when the length was left open."""
     inputs = {name: shape for name, shape in _inputs(config) if len(shape) > 1}
@@ -238,7 +238,15 @@ def _by_name(sequences: frozenset[str], config: dict[str, Any]) -> frozenset[str
 
 
 def _inputs(config: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The shapes of the model's own inputs, not of those of the models inside it, by their names."""
+    """The shapes of the model's own inputs that are no text, by their names."""
+    for key, inner in _input_layers(config):
+        if inner.get("dtype") != "string":
+            yield str(inner.get("name", "")), inner[key]
+
+
+def _input_layers(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The configurations of the model's own inputs, not of those of the models inside it, each with the key that its
+    shape is under."""
     layers = config["config"].get("layers", []) if isinstance(config["config"], dict) else []
     for layer in layers:
         inner = layer.get("config") if isinstance(layer, dict) else None
@@ -246,7 +254,7 @@ def _inputs(config: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
             continue
         for key in _SHAPES:
             if isinstance(inner.get(key), list):
-                yield str(inner.get("name", "")), inner[key]
+                yield key, inner
 
 
 def _input_shapes(config: dict[str, Any]) -> Iterator[list[Any]]:

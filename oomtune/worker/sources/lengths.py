@@ -30,7 +30,7 @@ class Lengths:
         """The parts that count, and whether trailing zeros of theirs are padding."""
         self._sizes: dict[str, int] = {}
         self._counts: Counter[int] = Counter()
-        self._worst: list[tuple[int, int, Sample]] = []
+        self._worst: list[tuple[tuple[int, int], int, Sample]] = []
         self._longest: dict[str, tuple[int, Sample]] = {}
         self._seen = 0
 
@@ -44,10 +44,10 @@ class Lengths:
         self._counts[length] += 1
         self._seen += 1
         # The count makes entries differ, so that samples themselves are never compared.
-        entry = (length, -self._seen, sample)
+        entry = ((length, max(map(words_in, parts.values()))), -self._seen, sample)
         if len(self._worst) < self._bounds.worst:
             heapq.heappush(self._worst, entry)
-        elif length > self._worst[0][0]:
+        elif entry[0] > self._worst[0][0]:
             heapq.heapreplace(self._worst, entry)
 
     def _look_for_other_sizes(self, parts: dict[str, Any], sample: Sample) -> None:
@@ -65,7 +65,8 @@ class Lengths:
         for length, many in self._counts.items():
             counts[max(length, size)] += many
         self._counts = counts
-        self._worst = [(max(length, size), number, sample) for length, number, sample in self._worst]
+        self._worst = [((max(length, size), words), number, sample) for (length, words), number, sample in self._worst]
+        heapq.heapify(self._worst)
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -105,6 +106,11 @@ def _known_sequences(inputs: dict[str, Any], axes: Mapping[str, Axis]) -> dict[s
     return found
 
 
+def words_in(array: Any) -> int:
+    """How many words a sample's text has, which the model is to split; none of numbers."""
+    return len(array.item().split()) if array.dtype.kind in "SU" and array.size == 1 else 0
+
+
 def _length(array: Any, padded: bool) -> int:
     return max(1, _unpadded_length(array) if padded else len(array))
 
@@ -129,6 +135,15 @@ def lengths_of_rows(inputs: Any) -> tuple[str | None, Any]:
         pieces = [_unpadded(array[at : at + _ROWS_AT_ONCE]) for at in range(0, len(array), _ROWS_AT_ONCE)]
         return name, np.concatenate(pieces)
     return None, None
+
+
+def words_of_rows(inputs: Any, count: int) -> Any:
+    """How many words the text of every sample has, where whole arrays hold text."""
+    words = np.zeros(count, dtype=np.int64)
+    for array in nesting.parts(inputs).values():
+        if array.dtype.kind in "SU":
+            words = np.maximum(words, [words_in(text) for text in array])
+    return words
 
 
 def sequences(samples: list[Sample], measured: Iterable[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from oomtune.domain import DatasetSpec, Scan
 from oomtune.errors import DataUnreadable
 from oomtune.worker.sources.arrays import row_of
-from oomtune.worker.sources.lengths import Lengths, lengths_of_rows, sequences, within
+from oomtune.worker.sources.lengths import Lengths, lengths_of_rows, sequences, within, words_of_rows
 from oomtune.worker.sources.nesting import parts
 from oomtune.worker.sources.numbers import Numbers
 from oomtune.worker.sources.opening import open_source
@@ -39,7 +39,7 @@ def _held(held: Sample, on_progress: OnProgress, bounds: Bounds) -> tuple[Scan, 
     inputs, targets, *_ = held
     count = len(next(iter(parts(inputs).values())))
     measured, lengths = lengths_of_rows(inputs)
-    order = np.arange(count) if lengths is None else np.argsort(-lengths, kind="stable")
+    order = np.argsort(-(words_of_rows(inputs, count) if lengths is None else lengths), kind="stable")
     counted = [] if lengths is None else zip(*np.unique(lengths, return_counts=True), strict=True)
     inputs_seen, targets_seen = Numbers("inputs"), Numbers("targets")
     inputs_seen.look(inputs)

@@ -12,10 +12,10 @@ from oomtune.domain import ArrayNames, Names
 from oomtune.errors import DataUnreadable
 from oomtune.worker.sources import nesting
 from oomtune.worker.sources.source import SIDES, Sample
-from oomtune.worker.sources.tokens import Tokenize
+from oomtune.worker.sources.tokens import Text, Tokenize, Words
 
 Raw = tuple[Sample, str]
-"""The sides of a sample and their place; a text is still a `str`."""
+"""The sides of a sample and their place; a text is still a `str`, or the words of one."""
 
 _AT_ONCE = 256
 
@@ -45,7 +45,7 @@ class Checker:
         return sample
 
     def _look(self, side: str, name: str, value: Any, where: str) -> None:
-        if isinstance(value, str):
+        if isinstance(value, str | Words):
             return
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             self._refuse_number(side, name, value, where)
@@ -98,14 +98,14 @@ def finished(samples: Iterator[Raw], checker: Checker, tokenize: Tokenize | None
             yield _filled(sides, tokens)
 
 
-def texts_in(samples: Iterator[Raw]) -> Iterator[str]:
+def texts_in(samples: Iterator[Raw]) -> Iterator[Text]:
     for sample in samples:
         yield from _texts(sample)
 
 
-def _texts(sample: Raw) -> list[str]:
+def _texts(sample: Raw) -> list[Text]:
     sides, _ = sample
-    return [value for value in nesting.parts(sides).values() if isinstance(value, str)]
+    return [value for value in nesting.parts(sides).values() if isinstance(value, str | Words)]
 
 
 def _tokens(batch: list[Raw], tokenize: Tokenize | None) -> Iterator[Any]:
@@ -117,5 +117,5 @@ def _tokens(batch: list[Raw], tokenize: Tokenize | None) -> Iterator[Any]:
 
 
 def _filled(sides: Sample, tokens: Iterator[Any]) -> Sample:
-    filled: Sample = nesting.mapped(lambda _, value: next(tokens) if isinstance(value, str) else value, sides)
+    filled: Sample = nesting.mapped(lambda _, value: next(tokens) if isinstance(value, str | Words) else value, sides)
     return filled

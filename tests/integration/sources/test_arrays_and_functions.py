@@ -165,7 +165,7 @@ def endless(): return pipeline().repeat()
 def counted_by_nobody(): return endless().take(50).filter(lambda tokens, label: True)
 def arrays(): return np.array([[1, 2, 0], [3, 0, 0]]), {"y": np.array([0.5, 1])}
 def ragged_arrays(): return ragged, np.array([0, 1, 2])
-def strings(): return np.array(["a b", "c"]), np.array([0, 1])
+def strings(): return np.array(["c", "a b"]), np.array([0, 1])
 def objects(): return np.array(["é b", b"c"], dtype=object), np.array([0, 1])
 def string_pipeline(): return tf.data.Dataset.from_tensor_slices((["a b", "c"], [0, 1]))
 def mixed_objects(): return np.array(["a", None], dtype=object), np.array([0, 1])
@@ -246,6 +246,11 @@ def test_several_inputs_and_sample_weights_are_kept_as_the_function_nests_them(t
     worst.save(samples, found.sequences, tmp_path / "rows.npz")
     sides = worst.load(tmp_path / "rows.npz").at(2, 2)
     assert [part.shape for part in tf.nest.flatten(sides)] == [(2, 2), (2, 4), (2, 3), (2, 2)]
+
+
+@pytest.mark.usefixtures("functions")
+def test_of_arrays_of_text_the_most_words_are_the_worst(read: Read) -> None:
+    assert [inputs.item() for inputs, _ in read(python="my_data:strings")[1]] == ["a b", "c"]
 
 
 @pytest.mark.usefixtures("functions")
