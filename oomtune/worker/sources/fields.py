@@ -85,7 +85,7 @@ class JsonFields:
     def _refused(self, side: str, field: str, where: str, what: str) -> DataUnreadable:
         return DataUnreadable(
             f"{where}: field {field!r} {what} (dataset.jsonl.{side})",
-            hint="a sample's field is a number, a text, or lists of numbers that make an array",
+            hint="a sample's field is a number, a text, its words, or lists of numbers that make an array",
         )
 
 

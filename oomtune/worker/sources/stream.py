@@ -46,6 +46,7 @@ class Checker:
 
     def _look(self, side: str, name: str, value: Any, where: str) -> None:
         if isinstance(value, str | Words):
+            self._look_at_text(side, name, value, where)
             return
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             self._refuse_number(side, name, value, where)
@@ -57,6 +58,16 @@ class Checker:
                 f" ({self._entry(side)})",
                 hint="samples may differ along their first axis only; bring them to one shape",
             )
+
+    def _look_at_text(self, side: str, name: str, text: Text, where: str) -> None:
+        try:
+            (text if isinstance(text, str) else " ".join(text.words)).encode()
+        except UnicodeEncodeError as error:
+            raise DataUnreadable(
+                f"{where}: {self._called(side, name)} holds half a character, {error.object[error.start]!r}"
+                f" ({self._entry(side)})",
+                hint="it was cut amid a surrogate pair; write it again, or remove the sample",
+            ) from None
 
     def _refuse_number(self, side: str, name: str, value: Any, where: str) -> None:
         position = np.argwhere(~np.isfinite(value))[0]

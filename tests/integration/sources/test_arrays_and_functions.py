@@ -147,7 +147,8 @@ def test_images_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str])
     for name in ("dogs/a.png", "cats/c.jpeg"):
         path = tmp_path / "data" / name
         path.write_bytes(path.read_bytes()[:200])
-        assert f"{name} can't be read: " in refused(images=section)
+        assert f"{name} can't be read: " in (said := refused(images=section))
+        assert "ParallelMap" not in said, "what the pipeline is made of is of no use to anyone"
 
 
 # --- a function of the user's

@@ -224,6 +224,10 @@ def test_a_sample_is_as_long_as_its_longest_part_and_the_longest_of_each_is_kept
             '{"x": [[1, 2]], "y": 1}\n{"x": [[1]], "y": 1}\n',
             "a.jsonl:2: 'x' has the shape [1, 1], earlier samples have",
         ),
+        (
+            '{"x": "ok", "y": 1}\n{"x": "a \\ud83d", "y": 1}\n',
+            "a.jsonl:2: 'x' holds half a character, '\\ud83d' (dataset.jsonl.inputs)",
+        ),
         ("\n\n", "a.jsonl holds no samples"),
         ("[" * 100_000 + "\n", "a.jsonl:1: not JSON"),
     ],
