@@ -109,6 +109,7 @@ def deciding_files(loaded: LoadedSpec) -> dict[str, str]:
     files = list(data_files(spec.dataset, folder))
     if spec.model.keras_file is not None:
         files.append(folder / spec.model.keras_file)
+    files += [folder / file for layer in spec.model.layers if isinstance(file := layer.config.get("vocabulary"), str)]
     if spec.model.script is not None:
         # What it imports and reads most often lies beside it, or is named in its arguments.
         files += modules_in((folder / spec.model.script.path).parent)

@@ -114,9 +114,10 @@ class TfdsData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokenizer:
-    """How text becomes tokens: split and hashed, or by a `TextVectorization` layer with these arguments."""
+    """How text becomes tokens: split and hashed, or by a `TextVectorization` layer with these arguments; split by none
+    it stays text."""
 
-    split: Literal["words", "characters", "bytes"] = "words"
+    split: Literal["words", "characters", "bytes", "none"] = "words"
     max: int = 20_000
     vectorization: dict[str, Any] | None = None
 

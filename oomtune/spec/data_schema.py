@@ -204,13 +204,17 @@ class Tfds(Section):
 class Tokenizer(Section):
     """How text becomes tokens: split and hashed, or a Keras TextVectorization layer."""
 
-    split: Literal["words", "characters", "bytes"] = "words"
+    split: Literal["words", "characters", "bytes", "none"] = Field(
+        "words", description="none leaves text as it is, for a model that takes text"
+    )
     max: Annotated[int, Field(ge=2, le=2**31 - 1)] = Field(20_000, description="tokens are numbers below this")
     TextVectorization: dict[str, Any] | None = Field(None, description="arguments for keras.layers.TextVectorization")
 
     @model_validator(mode="after")
     def _one_way(self) -> Tokenizer:
         given = self.TextVectorization
+        if self.split == "none" and "max" in self.model_fields_set:
+            raise ValueError("text that is not split has no tokens; remove max")
         if given is None:
             return self
         if self.model_fields_set - {"TextVectorization"}:
@@ -243,7 +247,8 @@ class Dataset(Section):
     python: str | None = Field(
         None,
         pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
-        description="package.module:function, found from the spec; returns a tf.data.Dataset or a pair of arrays",
+        description="package.module:function, found from the spec; returns a tf.data.Dataset of single samples, or "
+        "arrays: inputs, targets and, if there are any, sample weights; several inputs in a tuple or a dict",
     )
     tfds: Tfds | None = None
     tokenizer: Tokenizer | None = None

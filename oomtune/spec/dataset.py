@@ -50,6 +50,14 @@ def _wrong_tokenizer(dataset: dict[str, Any], folder: Path) -> Iterator[Wrong]:
     kinds = [kind for kind in schema.KINDS if dataset.get(kind) is not None]
     if len(kinds) == 1 and (why := _without_text(kinds[0], dataset[kinds[0]])):
         yield ("dataset", "tokenizer"), f"{why}; remove tokenizer"
+    lines = dataset.get("text")
+    if isinstance(tokenizer, dict) and tokenizer.get("split") == "none" and isinstance(lines, dict):
+        targets = lines.get("targets", "next")
+        if targets in ("next", "same"):
+            yield (
+                ("dataset", "text", "targets"),
+                f"text that is not split has no tokens to be targets; got {targets!r}; expected a tensor",
+            )
     layer = tokenizer.get("TextVectorization") if isinstance(tokenizer, dict) else None
     vocabulary = layer.get("vocabulary") if isinstance(layer, dict) else None
     if isinstance(vocabulary, str):

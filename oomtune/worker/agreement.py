@@ -16,19 +16,23 @@ from oomtune.errors import TrialCrashed
 from oomtune.worker import outputs
 from oomtune.worker.outputs import compared, listed, plain
 from oomtune.worker.reasons import reason
+from oomtune.worker.sources.nesting import parts
 
 _ELEMENTWISE = ("meansquarederror", "meanabsoluteerror", "binarycrossentropy", "categoricalcrossentropy", "huber")
+_SPARSE = "sparsecategoricalcrossentropy"
 # Models whose inputs can't be seen and that were called already: a climb asks for each of its sizes.
 _called: WeakSet[keras.Model] = WeakSet()
 
 
 def check(order: WorkOrder, network: keras.Model, batches: tf.data.Dataset) -> None:
     """Raise `TrialCrashed` when the model can't be trained on such batches. What can't be seen is not checked."""
-    inputs, targets = batches.element_spec
+    inputs, targets, *weights = batches.element_spec
     if network.built and getattr(network, "inputs", None):
-        _check_inputs(order, network, inputs)
-        for tensor in network.inputs:
-            _check_tokens(order, network, tensor, f"inputs.{tensor.name}" if isinstance(inputs, dict) else "inputs.")
+        fed = _fed(order, network, inputs)
+        _check_batch_size(order, network)
+        for tensor, part, given in fed:
+            _check_input(order, tensor, part, given)
+            _check_tokens(order, network, tensor, part)
         made = getattr(network, "_outputs_struct", network.outputs)
     elif order.training.run_eagerly or network in _called:
         return
@@ -37,9 +41,11 @@ def check(order: WorkOrder, network: keras.Model, batches: tf.data.Dataset) -> N
         made = _made_of(order, network, inputs)
     outputs.check(order.training, network, made, targets, _at(order, "targets"))
     for name, (output, loss) in compared(network, made, targets).items():
-        given = targets[name] if isinstance(targets, dict) else targets
+        given = parts(targets)[name]
         if isinstance(given, tf.TensorSpec):
             _check_target(order, f"targets.{name}", given, output.shape[1:], loss)
+            for weight in weights:
+                _check_weights(order, parts(weight).get(name), output.shape[1:], loss)
 
 
 def _made_of(order: WorkOrder, network: keras.Model, inputs: Any) -> Any:
@@ -78,38 +84,48 @@ def _at(order: WorkOrder, part: str) -> str:
         paths = of_side.get(name) if isinstance(of_side, dict) else of_side
     file = paths[0] if isinstance(paths, tuple) else paths
     where = f"{Path(order.folder, file)}: " if file else ""
-    return f"{where}{key}{f' ({name!r})' if name else ''}"
+    called = f"{side}[{name}]" if name.isdigit() else repr(name)
+    return f"{where}{key}{f' ({called})' if name else ''}"
 
 
-def _check_inputs(order: WorkOrder, network: keras.Model, given: Any) -> None:
-    wanted = {tensor.name: tensor for tensor in network.inputs}
-    if isinstance(given, dict) and not set(wanted) <= set(given):
+def _fed(order: WorkOrder, network: keras.Model, given: Any) -> list[tuple[Any, str, Any]]:
+    """Each input of the model, with the part of a sample that Keras feeds to it, by name or else by its place."""
+    wanted, found = {tensor.name: tensor for tensor in network.inputs}, parts(given)
+    if isinstance(given, dict):
+        if any(isinstance(entry, dict | tuple) for entry in given.values()):
+            return []  # which of them is whose is for Keras to say
+        if not set(wanted) <= set(found):
+            raise TrialCrashed(
+                f"{_at(order, 'inputs')} has {listed(given)}, and the model's inputs are {listed(wanted)}",
+                hint="give each input of the model by its name",
+            )
+        return [(tensor, f"inputs.{name}", found[name]) for name, tensor in wanted.items()]
+    if len(found) != len(wanted):
+        tensors = "one tensor" if len(found) == 1 else f"{len(found)} tensors"
         raise TrialCrashed(
-            f"{_at(order, 'inputs')} has {listed(given)}, and the model's inputs are {listed(wanted)}",
-            hint="give each input of the model by its name",
-        )
-    if not isinstance(given, dict) and len(wanted) > 1:
-        raise TrialCrashed(
-            f"{_at(order, 'inputs')} is one tensor, and the model has {len(wanted)} inputs: {listed(wanted)}",
+            f"{_at(order, 'inputs')} is {tensors}, and the model has {len(wanted)} inputs: {listed(wanted)}",
             hint="give a mapping with each of them",
         )
-    _check_batch_size(order, network)
-    for name, tensor in wanted.items():
-        one = given[name] if isinstance(given, dict) else given
-        shape, expected = one.shape[1:], tensor.shape[1:]
-        if one.dtype == tf.string and tensor.dtype != "string":
-            raise TrialCrashed(
-                f"{_at(order, 'inputs')} is text, and the model takes numbers", hint="split it to tokens"
-            )
-        if not _alike(shape, expected):
-            part = f"inputs.{name}" if isinstance(given, dict) else "inputs."
-            batched = order.dataset.python is not None and _alike(shape[1:], expected)
-            raise TrialCrashed(
-                f"{_at(order, part)} has samples of {_shown(shape)}, and the model takes {_shown(expected)}",
-                hint="it seems to give batches, and samples are wanted: return dataset.unbatch()"
-                if batched
-                else "make the shapes the same; sequence_length in both stands for the value under trial",
-            )
+    return [(tensor, f"inputs.{name}", found[name]) for tensor, name in zip(wanted.values(), found, strict=True)]
+
+
+def _check_input(order: WorkOrder, tensor: Any, part: str, given: Any) -> None:
+    shape, expected = given.shape[1:], tensor.shape[1:]
+    if given.dtype == tf.string and tensor.dtype != "string":
+        raise TrialCrashed(f"{_at(order, part)} is text, and the model takes numbers", hint="split it to tokens")
+    if given.dtype != tf.string and tensor.dtype == "string":
+        raise TrialCrashed(
+            f"{_at(order, part)} has numbers, and the model takes text",
+            hint="set dataset.tokenizer: {split: none}, so that text stays what it is",
+        )
+    if not _alike(shape, expected):
+        batched = order.dataset.python is not None and _alike(shape[1:], expected)
+        raise TrialCrashed(
+            f"{_at(order, part)} has samples of {_shown(shape)}, and the model takes {_shown(expected)}",
+            hint="it seems to give batches, and samples are wanted: return dataset.unbatch()"
+            if batched
+            else "make the shapes the same; sequence_length in both stands for the value under trial",
+        )
 
 
 def _check_batch_size(order: WorkOrder, network: keras.Model) -> None:
@@ -139,13 +155,18 @@ def _check_tokens(order: WorkOrder, network: keras.Model, tensor: Any, part: str
             raise TrialCrashed(
                 f"{_at(order, part)} has tokens up to {high}, and the embedding {layer.name!r} has "
                 f"{rows} rows, for tokens up to {rows - 1}",
-                hint=f"make its input_dim {high + 1}, or keep tokens below {rows} (dataset.tokenizer.max)",
+                hint=f"make its input_dim {high + 1}, or keep tokens below {rows} ({_most_tokens(order)})",
             )
         if low < 0:
             raise TrialCrashed(
                 f"{_at(order, part)} has tokens down to {low}, and the embedding {layer.name!r} takes them from 0 on",
                 hint="tokens are numbers from 0 on; 0 is padding",
             )
+
+
+def _most_tokens(order: WorkOrder) -> str:
+    learned = order.dataset.tokenizer.vectorization is not None
+    return f"dataset.tokenizer.{'TextVectorization.max_tokens' if learned else 'max'}"
 
 
 def _is_fed(layer: Any, wanted: Any) -> bool:
@@ -157,7 +178,7 @@ def _is_fed(layer: Any, wanted: Any) -> bool:
 def _check_target(order: WorkOrder, part: str, given: tf.TensorSpec, output: Any, loss: Any) -> None:
     name, shape = plain(loss), given.shape[1:]
     low, high = _range(order, part)
-    if name == "sparsecategoricalcrossentropy":
+    if name == _SPARSE:
         classes = output[-1]
         ignores = getattr(loss, "ignore_class", None) is not None
         _check_that_classes_are_whole(order, part)
@@ -183,6 +204,16 @@ def _check_target(order: WorkOrder, part: str, given: tf.TensorSpec, output: Any
             f"{_at(order, part)} has samples of {_shown(shape)}, and by the loss the model's output needs "
             f"{_shown(output)}",
             hint="change the shape of the targets, the last layer or the loss",
+        )
+
+
+def _check_weights(order: WorkOrder, given: Any, output: Any, loss: Any) -> None:
+    """Where the loss is one number a sample, so are the weights. What else Keras brings to one shape is its affair."""
+    one_number = len(output) == 1 and (plain(loss) in _ELEMENTWISE or plain(loss) == _SPARSE)
+    if given is not None and one_number and not _alike(given.shape[1:], []):
+        raise TrialCrashed(
+            f"{_at(order, 'weights')} has weights of {_shown(given.shape[1:])} for samples whose loss is one number",
+            hint="give one weight a sample",
         )
 
 
@@ -229,6 +260,7 @@ def _shown(shape: Any) -> str:
 
 def _described(specs: Any) -> str:
     """The shapes of samples, by their names if they have any."""
-    if not isinstance(specs, dict):
+    found = parts(specs)
+    if "" in found:
         return f"samples of {_shown(specs.shape[1:])}"
-    return " and ".join(f"{name!r} of {_shown(spec.shape[1:])}" for name, spec in specs.items())
+    return " and ".join(f"{name!r} of {_shown(spec.shape[1:])}" for name, spec in found.items())

@@ -75,7 +75,7 @@ def _lengths(scan: Scan, boundaries: Sequence[int], sizes: Sequence[int]) -> Any
     return np.random.default_rng(sum(sizes)).choice(shown, size=count, p=shares / shares.sum()).astype(np.int32)
 
 
-def _samples(order: WorkOrder, candidate: Candidate) -> tuple[Any, Any]:
+def _samples(order: WorkOrder, candidate: Candidate) -> tuple[Any, ...]:
     count = min(candidate.batch_size, _MOST_ROWS)
     if order.dataset.synthetic is not None:
         return _synthetic(order.dataset.synthetic, candidate, count)

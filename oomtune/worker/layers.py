@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -79,6 +80,8 @@ class _Maker:
         arguments = {key: self._inner(key, value) for key, value in config.items()}
         if name in _INPUTS:
             return keras.Input(**arguments)
+        if isinstance(arguments.get("vocabulary"), str):
+            arguments["vocabulary"] = str(Path(self.folder, arguments["vocabulary"]))  # a file, as layers have it
         maker = code.load(name, self.folder, "model.layers") if ":" in name else getattr(keras.layers, name)
         return maker(**arguments)
 

@@ -17,11 +17,12 @@ from oomtune.errors import TrialCrashed
 from oomtune.worker import agreement, code, data, device
 from oomtune.worker.progress import Progress
 from oomtune.worker.reasons import reason
+from oomtune.worker.sources import SIDES
 from oomtune.worker.witness import OverBudget, Witness, steps_wanted
 
 Step = Callable[..., Any]
 _KEY = "model.train_step"
-_MOST_ARGUMENTS = 2
+_MOST_ARGUMENTS = len(SIDES)
 
 
 def run(order: WorkOrder, progress: Progress) -> None:
@@ -66,7 +67,7 @@ def _first_step(order: WorkOrder, step: Step, given: tuple[Any, ...]) -> Any:
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         if not given:
             raise
-        inputs, targets = given if len(given) > 1 else given[0]
+        inputs, targets, *_ = given if len(given) > 1 else given[0]
         raise TrialCrashed(
             f"{_KEY}: {order.model.train_step} failed in its first step: {type(error).__name__}: {reason(error)}",
             hint=f"{agreement.given_shapes(order, inputs, targets)}; are these what the step takes?",
@@ -92,14 +93,12 @@ def _kinds(made: Any) -> str:
     return " and ".join(type(one).__name__ for one in made) if isinstance(made, tuple) else type(made).__name__
 
 
-def _feeder(order: WorkOrder, step: Step | None) -> Iterator[tuple[Any, ...]]:
-    """The arguments for each call: none, the batch, or its inputs and its targets, as the step takes them."""
-    takes = 0 if step is None else _required(step)
+def _feeder(order: WorkOrder, step: Step) -> Iterator[tuple[Any, ...]]:
+    """The arguments for each call: none, the batch, or its inputs, its targets and their weights, as the step takes
+    them."""
+    takes = _required(step)
     if takes > _MOST_ARGUMENTS:
-        raise TrialCrashed(
-            f"{_KEY}: the step of {order.model.train_step} takes {takes} arguments, more than there are to give",
-            hint="it is given nothing, the batch, or its inputs and its targets; make the rest inside the factory",
-        )
+        raise _takes_too_many(order, takes)
     if takes == 0:
         while True:
             yield ()
@@ -108,17 +107,35 @@ def _feeder(order: WorkOrder, step: Step | None) -> Iterator[tuple[Any, ...]]:
             f"{_KEY}: the step takes {takes} argument{'s' * (takes > 1)}, and the spec has no dataset to fill them",
             hint="add a dataset, or make the batch inside the factory",
         )
-    for batch in data.pipeline(order, order.trial.candidate):
-        yield (batch,) if takes == 1 else tuple(batch)
+    batches = data.pipeline(order, order.trial.candidate)
+    if takes > len(batches.element_spec):
+        raise _takes_too_many(order, takes)
+    most = None if _takes_any_number(step) else takes
+    for batch in batches:
+        yield (batch,) if most == 1 else tuple(batch[:most])
+
+
+def _takes_too_many(order: WorkOrder, takes: int) -> TrialCrashed:
+    return TrialCrashed(
+        f"{_KEY}: the step of {order.model.train_step} takes {takes} arguments, more than there are to give",
+        hint="it is given nothing, the batch, or its inputs and its targets; make the rest inside the factory",
+    )
 
 
 def _required(step: Step) -> int:
     """How many arguments the step has to be given."""
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(getattr(step, "python_function", step)).parameters.values()
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+    if _takes_any_number(step):
         return 2  # the inputs and the targets
-    return sum(parameter.kind in plain and parameter.default is parameter.empty for parameter in parameters)
+    return sum(parameter.kind in plain and parameter.default is parameter.empty for parameter in _parameters(step))
+
+
+def _takes_any_number(step: Step) -> bool:
+    return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in _parameters(step))
+
+
+def _parameters(step: Step) -> list[inspect.Parameter]:
+    return list(inspect.signature(getattr(step, "python_function", step)).parameters.values())
 
 
 def settled(returned: Any) -> float:

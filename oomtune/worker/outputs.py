@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from oomtune.domain import ByOutput, TrainingSpec
 from oomtune.errors import TrialCrashed
+from oomtune.worker.sources.nesting import parts
 
 _LOSS = "training.loss"
 _SHORT = {"mse": "meansquarederror", "mae": "meanabsoluteerror"}
@@ -21,15 +22,17 @@ def compared(network: keras.Model, made: Any, targets: Any) -> dict[str, tuple[A
     alone = len(tensors) == 1 and not isinstance(made, dict)
     if made is None:
         return {}
-    if not isinstance(targets, dict):
-        return {"": (tensors[0], loss)} if alone else {}
+    given = parts(targets)
+    names = getattr(network, "output_names", None) or []
     if alone:
-        outputs = dict.fromkeys(targets, tensors[0]) if len(targets) == 1 else {}
+        outputs = dict.fromkeys(given, tensors[0]) if len(given) == 1 else {}
+    elif isinstance(targets, tuple):
+        outputs = dict(zip(given, tensors, strict=True)) if len(given) == len(tensors) else {}
+        loss = [loss.get(name) for name in names] if isinstance(loss, dict) else loss
     else:
-        names = getattr(network, "output_names", None) or []
         outputs = made if isinstance(made, dict) else dict(zip(names, tensors, strict=False))
     losses = dict(zip(outputs, loss, strict=False)) if isinstance(loss, list | tuple) else loss
-    known = {name: tensor for name, tensor in outputs.items() if name in targets}
+    known = {name: tensor for name, tensor in outputs.items() if name in given}
     return {name: (known[name], losses.get(name) if isinstance(losses, dict) else losses) for name in known}
 
 

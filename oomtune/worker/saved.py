@@ -14,14 +14,13 @@ import keras
 
 from oomtune.errors import TrialCrashed
 from oomtune.files import modules_in
-from oomtune.worker import code, hdf5
+from oomtune.worker import code, hdf5, vocabularies
 from oomtune.worker.blueprint import Blueprint
 from oomtune.worker.layers import first_words
 
 _KEY = "model.keras_file"
 _POLICIES = ("DTypePolicy", "Policy")
 _SHAPES = ("batch_shape", "batch_input_shape")
-_LOOKUPS = ("TextVectorization", "StringLookup", "IntegerLookup")
 
 
 def build(blueprint: Blueprint) -> keras.Model:
@@ -32,21 +31,23 @@ def build(blueprint: Blueprint) -> keras.Model:
     if blueprint.compiled_anew:
         config.pop("compile_config", None)
         config.pop(hdf5.TRAINING, None)
-    _refuse_learnt_vocabularies(config, path)
+    has_learnt = vocabularies.learnt(_objects(config), path, _KEY)
     if not spec.allow_code:
         _refuse_code(config, path)
     custom = _custom_objects(config, folder) if spec.allow_code else {}
     training = config.pop(hdf5.TRAINING, None)
     _set_precision(config, candidate.precision)
-    length = candidate.sequence_length
-    was_fixed = length is not None and _set_length(config, length, blueprint.sequences)
+    was_fixed = None
+    if candidate.sequence_length is not None:
+        _refuse_a_length_of_text(config, path)
+        was_fixed = _set_length(config, candidate.sequence_length, blueprint.sequences)
     try:
         model = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=not spec.allow_code)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         if was_fixed:
             raise TrialCrashed(
                 f"{_KEY}: {path.name} was saved with {was_fixed} steps a sample and can't be rebuilt with "
-                f"{length}: {_reason(error)}",
+                f"{candidate.sequence_length}: {_reason(error)}",
                 hint=f"save it with an input length of None, or set search.sequence_length: {was_fixed}",
             ) from None
         raise TrialCrashed(
@@ -54,6 +55,8 @@ def build(blueprint: Blueprint) -> keras.Model:
         ) from None
     if not isinstance(model, keras.Model):
         raise TrialCrashed(f"{_KEY}: {path.name} holds a {type(model).__name__}, not a model")
+    if has_learnt:
+        vocabularies.load(model, path, _KEY)
     if training is not None:
         with keras.saving.CustomObjectScope(custom):
             hdf5.compile_as_saved(model, training)
@@ -133,19 +136,6 @@ def _refuse_code(config: dict[str, Any], path: Path) -> None:
         )
 
 
-def _refuse_learnt_vocabularies(config: dict[str, Any], path: Path) -> None:
-    """A table that was filled from data is no part of the configuration, and lies empty in what is made from it."""
-    for thing in _objects(config):
-        inner = thing.get("config")
-        if thing["class_name"] in _LOOKUPS and isinstance(inner, dict) and inner.get("vocabulary") is None:
-            raise TrialCrashed(
-                f"{_KEY}: {path.name} holds the layer {inner.get('name')!r} ({thing['class_name']}), whose vocabulary "
-                "was learnt from data and is not read from the file",
-                hint="use a builder that gives it its vocabulary; or save the model without it, and let "
-                "dataset.tokenizer make the tokens",
-            )
-
-
 def _custom_objects(config: dict[str, Any], folder: str) -> dict[str, Any]:
     """The classes that the file names in modules of the user's own."""
     found: dict[str, Any] = {}
@@ -201,9 +191,19 @@ def _layers(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield thing
 
 
+def _refuse_a_length_of_text(config: dict[str, Any], path: Path) -> None:
+    dtypes = [inner.get("dtype") for _, inner in _input_layers(config)]
+    if dtypes and all(dtype == "string" for dtype in dtypes):
+        raise TrialCrashed(
+            f"{_KEY}: {path.name} takes text and makes tokens of it itself: it has no length to search",
+            hint="leave search.sequence_length out; every text is trained on as long as it is",
+        )
+
+
 def _set_length(config: dict[str, Any], length: int, sequences: frozenset[str] | None) -> int | None:
     """Give inputs of a fixed length another one, and return what it was; None when the length was left open."""
     inputs = {name: shape for name, shape in _inputs(config) if len(shape) > 1}
+    sequences = None if sequences is None else _by_name(sequences, config)
     if sequences is None or "" in sequences:
         # Where one is open it is the sequence, and what others have is no length.
         varying = {} if any(shape[1] is None for shape in inputs.values()) else inputs
@@ -223,8 +223,23 @@ def _set_length(config: dict[str, Any], length: int, sequences: frozenset[str] |
     return int(fixed)
 
 
+def _by_name(sequences: frozenset[str], config: dict[str, Any]) -> frozenset[str]:
+    """The same inputs, where they are called by their places in a tuple, by the names that they have."""
+    listed = config["config"].get("input_layers") if isinstance(config["config"], dict) else None
+    places = [str(entry[0]) for entry in listed or [] if isinstance(entry, list) and entry]
+    return frozenset(places[int(one)] if one.isdigit() and int(one) < len(places) else one for one in sequences)
+
+
 def _inputs(config: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The shapes of the model's own inputs, not of those of the models inside it, by their names."""
+    """The shapes of the model's own inputs that are no text, by their names."""
+    for key, inner in _input_layers(config):
+        if inner.get("dtype") != "string":
+            yield str(inner.get("name", "")), inner[key]
+
+
+def _input_layers(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The configurations of the model's own inputs, not of those of the models inside it, each with the key that its
+    shape is under."""
     layers = config["config"].get("layers", []) if isinstance(config["config"], dict) else []
     for layer in layers:
         inner = layer.get("config") if isinstance(layer, dict) else None
@@ -232,7 +247,7 @@ def _inputs(config: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
             continue
         for key in _SHAPES:
             if isinstance(inner.get(key), list):
-                yield str(inner.get("name", "")), inner[key]
+                yield key, inner
 
 
 def _input_shapes(config: dict[str, Any]) -> Iterator[list[Any]]:

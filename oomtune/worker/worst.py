@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from oomtune.worker.sources.source import Arrays, Sample, by_name
+from oomtune.worker.sources.nesting import Nest, layout, mapped, parts
+from oomtune.worker.sources.source import SIDES, Arrays, Sample
 
 _ABOUT = "about"
 
@@ -21,46 +22,41 @@ _ABOUT = "about"
 class WorstSamples:
     """Whole arrays of samples, padded to the longest; `sequences` names those whose axis 1 is the length."""
 
-    inputs: Arrays
-    targets: Arrays
+    sides: Sample
     sequences: frozenset[str]
 
-    def at(self, count: int, length: int | None) -> tuple[Arrays, Arrays]:
+    def at(self, count: int, length: int | None) -> Sample:
         """So many samples, cut or padded to this length; to their own when there is none to search."""
-        return self._side("inputs", self.inputs, count, length), self._side("targets", self.targets, count, length)
+        return self._each(lambda array, by_step: _fit_length(array[:count], length if by_step else None), self.sides)
 
-    def cut(self, sample: tuple[Any, Any], length: tf.Tensor) -> tuple[Any, Any]:
+    def cut(self, sample: tuple[Any, ...], length: tf.Tensor) -> tuple[Any, ...]:
         """The tensors of one sample with its sequences cut to a length, each in memory of its own: a slice would share
         that of all samples, where those that are read from a file have their own."""
-        cut = []
-        for side, tensors in zip(("inputs", "targets"), sample, strict=True):
-            made = {
-                name: tf.gather(tensor, tf.range(length))
-                if f"{side}.{name}" in self.sequences
-                else tf.gather(tensor[tf.newaxis], tf.minimum(length, 0))
-                for name, tensor in by_name(tensors).items()
-            }
-            cut.append(made if isinstance(tensors, dict) else made[""])
-        return cut[0], cut[1]
 
-    def _side(self, side: str, arrays: Arrays, count: int, length: int | None) -> Arrays:
-        made = {
-            name: _fit_length(array[:count], length if f"{side}.{name}" in self.sequences else None)
-            for name, array in by_name(arrays).items()
-        }
-        return made if isinstance(arrays, dict) else made[""]
+        def one(tensor: tf.Tensor, by_step: bool) -> tf.Tensor:
+            if by_step:
+                return tf.gather(tensor, tf.range(length))
+            return tf.gather(tensor[tf.newaxis], tf.minimum(length, 0))
+
+        return self._each(one, sample)
+
+    def _each(self, function: Callable[[Any, bool], Any], sides: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What the function makes of each part, and of whether it is as long as its sample."""
+
+        def made(side: str, nest: Nest) -> Nest:
+            return mapped(lambda name, part: function(part, f"{side}.{name}" in self.sequences), nest)
+
+        return tuple(made(side, nest) for side, nest in zip(SIDES, sides, strict=False))
 
 
 def save(samples: list[Sample], sequences: Sequence[str], path: Path) -> None:
     """Write the samples whole or not at all, for the user's eyes alone. Nothing is pickled."""
     arrays: dict[str, Any] = {}
-    single = []
-    for index, side in enumerate(("inputs", "targets")):
-        first = samples[0][index]
-        single += [] if isinstance(first, dict) else [side]
-        for name in by_name(first):
-            arrays[f"{side}.{name}"] = _stacked([by_name(sample[index])[name] for sample in samples])
-    arrays[_ABOUT] = np.array(json.dumps({"sequences": list(sequences), "single": single}))
+    for side, *nests in zip(SIDES, *samples, strict=False):
+        kept = [parts(nest) for nest in nests]
+        arrays |= {f"{side}.{name}": _stacked([one[name] for one in kept]) for name in kept[0]}
+    layouts = [layout(nest) for nest in samples[0]]
+    arrays[_ABOUT] = np.array(json.dumps({"sequences": list(sequences), "layouts": layouts}))
     draft = path.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         np.savez(file, **arrays)
@@ -70,11 +66,12 @@ def save(samples: list[Sample], sequences: Sequence[str], path: Path) -> None:
 def load(path: Path) -> WorstSamples:
     with np.load(path, allow_pickle=False) as archive:
         about = json.loads(str(archive[_ABOUT]))
-        sides = {}
-        for side in ("inputs", "targets"):
-            arrays = {key.removeprefix(f"{side}."): archive[key] for key in archive.files if key.startswith(f"{side}.")}
-            sides[side] = arrays[""] if side in about["single"] else arrays
-    return WorstSamples(**sides, sequences=frozenset(about["sequences"]))
+        sides = tuple(_loaded(archive, side, nest) for side, nest in zip(SIDES, about["layouts"], strict=False))
+    return WorstSamples(sides=sides, sequences=frozenset(about["sequences"]))
+
+
+def _loaded(archive: Any, side: str, nest: Nest) -> Arrays:
+    return mapped(lambda _, name: archive[f"{side}.{name}"], nest)
 
 
 def _stacked(arrays: list[Any]) -> Any:

@@ -53,6 +53,7 @@ def said(
     fractions: dict[str, float] | None = None,
     batch_size: int = 2,
     run_eagerly: bool = False,
+    weights: Any = None,
 ) -> str:
     """What is said of such batches; nothing when they suit."""
     order = WorkOrder(
@@ -69,7 +70,8 @@ def said(
     if inputs is None:
         inputs = {name: np.zeros((2, 4), "int32") for name in ("left", "right")}
     try:
-        agreement.check(order, network, tf.data.Dataset.from_tensor_slices((inputs, targets)).batch(2))
+        sides = (inputs, targets) if weights is None else (inputs, targets, weights)
+        agreement.check(order, network, tf.data.Dataset.from_tensor_slices(sides).batch(2))
     except TrialCrashed as error:
         return f"{error} | {error.hint}"
     return ""
@@ -188,6 +190,31 @@ def test_each_of_several_outputs_is_held_against_its_own_targets(as_dict: bool, 
         network, targets, {f"targets.{one}": (0, 2), f"targets.{other}": (0, 2)}
     )
     assert f"targets ({one!r}) has samples of [7]" in said(network, targets | {one: np.zeros((2, 7), "int32")}, {})
+
+
+def test_inputs_and_targets_in_tuples_go_by_their_places() -> None:
+    tokens, data = np.zeros((2, 4), "int32"), DatasetSpec(python="own:load")
+    network = model([SPARSE, SPARSE], names=("one", "other"))
+    fits = {"inputs.0": (0, 9), "inputs.1": (0, 19), "targets.0": (0, 2), "targets.1": (0, 1)}
+
+    def found(ranges: dict[str, tuple[int, int]], inputs: Any = (tokens, tokens)) -> str:
+        return said(network, (LABELS, LABELS), fits | ranges, data, inputs)
+
+    assert found({}) == ""
+    assert "dataset.python (inputs[0]) has tokens up to 10, and the embedding" in found({"inputs.0": (0, 10)})
+    assert "dataset.python (targets[1]) has classes up to 2, and the model tells 2" in found({"targets.1": (0, 2)})
+    assert "dataset.python (inputs[1]) has samples of [5], and the model takes [4]" in found(
+        {}, (tokens, np.zeros((2, 5), "int32"))
+    )
+    assert "dataset.python is 3 tensors, and the model has 2 inputs: 'left', 'right'" in found({}, (tokens,) * 3)
+    assert "dataset.python is one tensor, and the model has 2 inputs" in found({}, tokens)
+
+
+def test_weights_are_one_number_where_the_loss_is() -> None:
+    for shape in ((2,), (2, 1)):
+        assert said(model(), LABELS, {}, weights=np.zeros(shape, "float32")) == ""
+    found = said(model(), LABELS, {}, DatasetSpec(python="own:load"), weights=np.zeros((2, 5), "float32"))
+    assert found.startswith("dataset.python has weights of [5] for samples whose loss is one number | ")
 
 
 def test_a_file_for_each_input_is_the_one_that_is_named() -> None:

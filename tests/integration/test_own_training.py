@@ -145,7 +145,7 @@ def test_a_factory_of_steps_with_two_optimizers_is_run_validated_and_climbed(hos
         ("def make(size): ...", "gan:make needs 'size'"),
         ("import sys; sys.exit(3)", "importing 'gan' ended the process: sys.exit(3)"),
         ("def make():\n    return lambda: float('nan')", "the loss is nan at step 1"),
-        ("def make():\n    return lambda a, b, c: 0.0", "model.train_step: the step of gan:make takes 3 arguments"),
+        ("def make():\n    return lambda a, b, c, d: 0.0", "model.train_step: the step of gan:make takes 4 arguments"),
     ],
 )
 def test_a_factory_that_is_wrong_is_named(host: WorkerHost, tmp_path: Path, text: str, said: str) -> None:

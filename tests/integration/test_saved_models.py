@@ -112,7 +112,7 @@ def test_a_branched_model_is_rebuilt_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 12])
-@pytest.mark.parametrize("sequences", [None, frozenset({"words"})])
+@pytest.mark.parametrize("sequences", [None, frozenset({"words"}), frozenset({"1"})])
 def test_only_what_is_a_sequence_takes_the_length_under_trial(
     tmp_path: Path, length: int | None, sequences: frozenset[str] | None
 ) -> None:
@@ -179,14 +179,63 @@ def test_a_loss_of_ones_own_is_in_the_way_only_where_it_is_needed(
     assert build(path, allow_code=True).loss is own_losses_here.apart
 
 
-def test_a_layer_that_learnt_its_vocabulary_is_named(tmp_path: Path) -> None:
-    words = keras.layers.TextVectorization(output_sequence_length=4, name="split")
-    words.adapt(["a b c"])
-    model = keras.Sequential([keras.Input((), dtype="string"), words, keras.layers.Embedding(10, 2)])
-    with pytest.raises(
-        TrialCrashed, match=r"holds the layer 'split' \(TextVectorization\), whose vocabulary was learnt"
-    ):
-        build(save(model, tmp_path / "model.keras"))
+def reader(*, output_mode: str = "int", inside: bool = False) -> keras.Model:
+    """A model that takes text, with a table of words that it learnt from data."""
+    split = keras.layers.TextVectorization(output_mode=output_mode, name="split")
+    split.adapt(["a b b c c c", "a"])
+    text = keras.Input((1,), dtype="string")
+    made = keras.Model(text, split(text)) if inside else split
+    read = made(text) if output_mode == "tf_idf" else keras.layers.Embedding(10, 2)(made(text))
+    pooled = read if output_mode == "tf_idf" else keras.layers.GlobalMaxPooling1D()(read)
+    model = keras.Model(text, keras.layers.Dense(2)(pooled))
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_vocabulary_that_was_learnt_is_read_from_the_file(tmp_path: Path, inside: bool) -> None:
+    model = build(save(reader(inside=inside), tmp_path / "model.keras"), precision="mixed_bfloat16")
+    (split,) = (layer for layer in model._flatten_layers() if layer.name == "split")
+    assert split.get_vocabulary() == ["", "[UNK]", "c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("model", "file", "said"),
+    [
+        (reader, "model.json", "whose vocabulary was learnt from data and is not in the file"),
+        (
+            lambda: reader(output_mode="tf_idf"),
+            "model.keras",
+            "whose vocabulary was learnt from data and weighs words by how frequent they were",
+        ),
+    ],
+)
+def test_a_vocabulary_that_is_not_in_the_file_is_said_with_its_layer(
+    tmp_path: Path, model: Callable[[], keras.Model], file: str, said: str
+) -> None:
+    path = save(model(), tmp_path / file)
+    with pytest.raises(TrialCrashed, match=rf"{file} holds the layer 'split' \(TextVectorization\), {said}"):
+        build(path)
+
+
+def test_a_model_that_takes_text_has_no_length_to_search(tmp_path: Path) -> None:
+    path = save(reader(), tmp_path / "model.keras")
+    with pytest.raises(TrialCrashed, match="takes text and makes tokens of it itself: it has no length to search"):
+        build(path, sequence_length=8)
+
+
+def test_a_probe_trains_a_model_that_takes_text(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    save(reader(), cli.folder / "text.keras")
+    (cli.folder / "a.csv").write_text("review,label\n" + "a b c,0\nc,1\n" * 4)
+    data = {"csv": {"path": "a.csv", "inputs": "review", "targets": "label", "text": ["review"]}}
+    entries: dict[str, Any] = {"model": {"keras_file": "text.keras"}, "training": None, "search": {"batch_size": [4]}}
+    spec = spec_file(**entries, dataset=data | {"tokenizer": {"split": "none"}}, trial__confirm_steps=2)
+    ran = cli("probe", spec, "--json")
+    assert (ran.code, ran.document["dataset"]["samples"]) == (0, 8), ran.err
+    ran = cli("probe", spec_file("tokens.yaml", **entries, dataset=data), "--json")
+    assert ran.code == 6
+    assert "a.csv: dataset.csv.inputs has numbers, and the model takes text" in ran.err
+    assert "set dataset.tokenizer: {split: none}" in ran.err
 
 
 def test_weights_are_not_read_and_neither_is_a_file_that_holds_nothing_else(tmp_path: Path) -> None:

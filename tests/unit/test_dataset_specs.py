@@ -147,6 +147,14 @@ def test_a_pattern_stands_for_files_in_order_each_once(folder: Path) -> None:
         ({"python": "not a function"}, "dataset.python: expected package.module:function; got 'not a function'"),
         ({"tfds": {"path": "no", "inputs": "x", "targets": "y"}}, "dataset.tfds.path: no such folder: {folder}/no"),
         ({"npz": {"path": "a.npz"}, "tokenizer": {}}, "dataset.tokenizer: dataset.npz holds no text that is read here"),
+        (
+            {"text": {"path": "a.txt"}, "tokenizer": {"split": "none"}},
+            "dataset.text.targets: text that is not split has no tokens to be targets; got 'next'",
+        ),
+        (
+            {"text": {"path": "a.txt"}, "tokenizer": {"split": "none", "max": 9}},
+            "dataset.tokenizer: text that is not split has no tokens; remove max",
+        ),
         ({"csv": TABLE, "tokenizer": {}}, "dataset.tokenizer: dataset.csv.text names no column; remove tokenizer"),
         ({"tfrecord": RECORDS, "tokenizer": {}}, "dataset.tokenizer: no feature of dataset.tfrecord is a string"),
     ],
@@ -174,7 +182,10 @@ def test_a_feature_that_cannot_be_read_is_refused(folder: Path, feature: dict[st
 @pytest.mark.parametrize(
     ("tokenizer", "said"),
     [
-        ({"split": "word"}, "tokenizer.split: expected words, characters or bytes; got 'word'; did you mean 'words'?"),
+        (
+            {"split": "word"},
+            "tokenizer.split: expected words, characters, bytes or none; got 'word'; did you mean 'words'?",
+        ),
         ({"max": 1}, "dataset.tokenizer.max: expected 2 or more; got 1"),
         ({"TextVectorization": {}, "max": 9}, "TextVectorization has arguments of its own; remove split and max"),
         ({"TextVectorization": {"output_sequence_length": 9}}, "remove output_sequence_length: samples keep their"),

@@ -57,6 +57,8 @@ def test_code_that_a_trial_may_import_decides_wherever_it_is_looked_for(
 def test_without_code_of_the_users_none_of_it_decides(folders: tuple[Path, Path]) -> None:
     assert decided(folders[0], {}) == set()
     assert decided(folders[0], {"model": {"keras_file": "model.keras"}}) == {"spec/model.keras"}
+    words = {"layers": [{"Input": {"shape": [1], "dtype": "string"}}, {"StringLookup": {"vocabulary": "notes.txt"}}]}
+    assert decided(folders[0], {"model": words}) == {"spec/notes.txt"}
 
 
 def test_a_change_in_what_a_builder_imports_is_seen(folders: tuple[Path, Path]) -> None:

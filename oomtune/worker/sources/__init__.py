@@ -3,6 +3,6 @@
 from oomtune.worker.sources.made_up import random_values
 from oomtune.worker.sources.opening import open_source
 from oomtune.worker.sources.scan import scan
-from oomtune.worker.sources.source import Arrays, Bounds, Sample, Source, by_name, each
+from oomtune.worker.sources.source import SIDES, Arrays, Bounds, Sample, Source, by_name, each
 
-__all__ = ["Arrays", "Bounds", "Sample", "Source", "by_name", "each", "open_source", "random_values", "scan"]
+__all__ = ["SIDES", "Arrays", "Bounds", "Sample", "Source", "by_name", "each", "open_source", "random_values", "scan"]

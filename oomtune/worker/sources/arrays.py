@@ -12,8 +12,9 @@ import numpy as np
 
 from oomtune.domain import ArrayNames, NpyData, NpzData
 from oomtune.errors import DataUnreadable
+from oomtune.worker.sources.nesting import mapped, parts
 from oomtune.worker.sources.problems import files_of, not_there, unreadable
-from oomtune.worker.sources.source import Arrays, Source, by_name, each
+from oomtune.worker.sources.source import SIDES, Arrays, Sample, Source, by_name, each
 
 _DAMAGED = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error)
 _NO_OBJECTS = "the file is damaged, or holds objects, which are never unpickled; save plain numbers with numpy"
@@ -30,7 +31,7 @@ def npz_source(data: NpzData, folder: str) -> Source:
     inputs = each(lambda name: array(name, "dataset.npz.inputs"), data.inputs)
     targets = each(lambda name: array(name, "dataset.npz.targets"), data.targets)
     called = {**_called("inputs", data.inputs), **_called("targets", data.targets)}
-    return held_source(inputs, targets, name=str(files[0]), key="dataset.npz", called=called)
+    return held_source((inputs, targets), name=str(files[0]), key="dataset.npz", called=called)
 
 
 def npy_source(data: NpyData, folder: str) -> Source:
@@ -40,14 +41,14 @@ def npy_source(data: NpyData, folder: str) -> Source:
     inputs = each(lambda paths: array(paths, "dataset.npy.inputs"), data.inputs)
     targets = each(lambda paths: array(paths, "dataset.npy.targets"), data.targets)
     first = next(iter(by_name(data.inputs).values()))[0]
-    return held_source(inputs, targets, name=str(Path(folder, first)), key="dataset.npy", called={})
+    return held_source((inputs, targets), name=str(Path(folder, first)), key="dataset.npy", called={})
 
 
-def held_source(inputs: Arrays, targets: Arrays, *, name: str, key: str, called: dict[tuple[str, str], str]) -> Source:
+def held_source(held: Sample, *, name: str, key: str, called: dict[tuple[str, str], str]) -> Source:
     """Arrays in memory, as long as each other. `called` has what the user calls them, by side and name."""
-    everything = [(("inputs", key), array) for key, array in by_name(inputs).items()]
-    everything += [(("targets", key), array) for key, array in by_name(targets).items()]
-    words = [called.get(place) or place[1] or place[0] for place, _ in everything]
+    sides = zip(SIDES, held, strict=False)
+    everything = [((side, name), array) for side, arrays in sides for name, array in parts(arrays).items()]
+    words = [called.get(place) or ".".join(filter(None, place)) for place, _ in everything]
     count = len(everything[0][1])
     for (_, array), word in zip(everything, words, strict=True):
         if len(array) != count:
@@ -57,12 +58,12 @@ def held_source(inputs: Arrays, targets: Arrays, *, name: str, key: str, called:
             )
     if count == 0:
         raise DataUnreadable(f"{name}: {words[0]!r} holds no samples ({key})", hint="expected one entry a sample")
-    return Source(held=(inputs, targets), name=name, key=key)
+    return Source(held=held, name=name, key=key)
 
 
 def row_of(arrays: Arrays, at: int) -> Arrays:
     """One sample of whole arrays, as a copy: kept by itself it does not keep the whole."""
-    return each(lambda array: np.array(array[at]), arrays)
+    return mapped(lambda _, array: np.array(array[at]), arrays)
 
 
 def usable(array: Any, where: str, key: str, *, text: bool = False) -> Any:

@@ -28,11 +28,9 @@ class CsvCells:
             self.sample(row, where)
 
     def sample(self, row: dict[str, str], where: str) -> Raw:
-        return (
-            each(lambda columns: self._input(columns, row, where), self._data.inputs),
-            each(lambda columns: self._target(columns, row, where), self._data.targets),
-            where,
-        )
+        inputs = each(lambda columns: self._input(columns, row, where), self._data.inputs)
+        targets = each(lambda columns: self._target(columns, row, where), self._data.targets)
+        return (inputs, targets), where
 
     def _input(self, columns: Columns, row: dict[str, str], where: str) -> Any:
         if isinstance(columns, str):

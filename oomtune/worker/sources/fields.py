@@ -12,6 +12,7 @@ from oomtune.worker.sources.problems import not_there
 from oomtune.worker.sources.rows import Row
 from oomtune.worker.sources.source import each
 from oomtune.worker.sources.stream import Raw
+from oomtune.worker.sources.tokens import Words
 
 _INT32 = np.iinfo(np.int32)
 
@@ -27,18 +28,16 @@ class JsonFields:
             self.sample(row, where)
 
     def sample(self, row: dict[str, Any], where: str) -> Raw:
-        return (
-            each(lambda columns: self._columns("inputs", columns, row, where), self._data.inputs),
-            each(lambda columns: self._columns("targets", columns, row, where), self._data.targets),
-            where,
-        )
+        inputs = each(lambda columns: self._columns("inputs", columns, row, where), self._data.inputs)
+        targets = each(lambda columns: self._columns("targets", columns, row, where), self._data.targets)
+        return (inputs, targets), where
 
     def _columns(self, side: str, columns: Columns, row: dict[str, Any], where: str) -> Any:
         if isinstance(columns, str):
             return self._value(side, columns, row, where)
         values = [self._value(side, column, row, where) for column in columns]
         for column, value in zip(columns, values, strict=True):
-            if isinstance(value, str) or value.shape:
+            if isinstance(value, str | Words) or value.shape:
                 raise DataUnreadable(
                     f"{where}: field {column!r} is no single number (dataset.jsonl.{side})",
                     hint="a list of fields is one vector of numbers; map inputs to fields for anything else",
@@ -54,11 +53,20 @@ class JsonFields:
                 return value
             names = self._classes.setdefault(field, {})
             return np.array(names.setdefault(value, len(names)), dtype=np.int32)
+        if isinstance(value, list) and value and all(isinstance(entry, str) for entry in value):
+            return self._words(side, field, value)
         try:
             array = np.array(value)
         except ValueError:
             raise self._refused(side, field, where, "holds lists of differing lengths") from None
         return self._numbers(side, field, array, where)
+
+    def _words(self, side: str, field: str, words: list[str]) -> Any:
+        """A list of strings is text that is split already; of other targets it is a class for each step."""
+        if side == "inputs" or field in self._data.text:
+            return Words(words)
+        names = self._classes.setdefault(field, {})
+        return np.array([names.setdefault(word, len(names)) for word in words], dtype=np.int32)
 
     def _numbers(self, side: str, field: str, array: Any, where: str) -> Any:
         kind = array.dtype.kind
@@ -72,12 +80,12 @@ class JsonFields:
             return array.astype(np.int32)
         if kind in "iu" or (kind == "O" and _all_ints(array)):
             raise self._refused(side, field, where, "holds a number beyond 32 bits")
-        raise self._refused(side, field, where, "is neither a number, nor a list of numbers, nor a text")
+        raise self._refused(side, field, where, "is neither a number, nor a list of numbers or of strings, nor a text")
 
     def _refused(self, side: str, field: str, where: str, what: str) -> DataUnreadable:
         return DataUnreadable(
             f"{where}: field {field!r} {what} (dataset.jsonl.{side})",
-            hint="a sample's field is a number, a text, or lists of numbers that make an array",
+            hint="a sample's field is a number, a text, its words, or lists of numbers that make an array",
         )
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from oomtune.worker.sources.source import Axis, Bounds, Sample, by_name
+from oomtune.worker.sources import nesting
+from oomtune.worker.sources.source import SIDES, Axis, Bounds, Sample
 
 # Rows whose padding is looked at together: what this needs for itself stays small.
 _ROWS_AT_ONCE = 65_536
-_SIDES = ("inputs", "targets")
 
 
 class Lengths:
@@ -30,24 +30,24 @@ class Lengths:
         """The parts that count, and whether trailing zeros of theirs are padding."""
         self._sizes: dict[str, int] = {}
         self._counts: Counter[int] = Counter()
-        self._worst: list[tuple[int, int, Sample]] = []
+        self._worst: list[tuple[tuple[int, int], int, Sample]] = []
         self._longest: dict[str, tuple[int, Sample]] = {}
         self._seen = 0
 
     def look(self, sample: Sample) -> None:
         parts = _parts(sample)
         if not self._seen:
-            self._measured = _known_sequences(by_name(sample[0]), self._axes)
+            self._measured = _known_sequences(nesting.parts(sample[0]), self._axes)
             self._sizes = {name: len(array) for name, array in parts.items() if array.ndim}
         self._look_for_other_sizes(parts, sample)
         length = max((_length(parts[name], padded) for name, padded in self._measured.items()), default=0)
         self._counts[length] += 1
         self._seen += 1
         # The count makes entries differ, so that samples themselves are never compared.
-        entry = (length, -self._seen, sample)
+        entry = ((length, max(map(words_in, parts.values()))), -self._seen, sample)
         if len(self._worst) < self._bounds.worst:
             heapq.heappush(self._worst, entry)
-        elif length > self._worst[0][0]:
+        elif entry[0] > self._worst[0][0]:
             heapq.heapreplace(self._worst, entry)
 
     def _look_for_other_sizes(self, parts: dict[str, Any], sample: Sample) -> None:
@@ -65,7 +65,8 @@ class Lengths:
         for length, many in self._counts.items():
             counts[max(length, size)] += many
         self._counts = counts
-        self._worst = [(max(length, size), number, sample) for length, number, sample in self._worst]
+        self._worst = [((max(length, size), words), number, sample) for (length, words), number, sample in self._worst]
+        heapq.heapify(self._worst)
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -90,8 +91,8 @@ class Lengths:
 
 def _parts(sample: Sample) -> dict[str, Any]:
     """The arrays of a sample by side and name, such as `inputs.words`."""
-    sides = zip(_SIDES, sample, strict=True)
-    return {f"{side}.{name}": array for side, arrays in sides for name, array in by_name(arrays).items()}
+    sides = zip(SIDES, sample, strict=False)
+    return {f"{side}.{name}": array for side, arrays in sides for name, array in nesting.parts(arrays).items()}
 
 
 def _known_sequences(inputs: dict[str, Any], axes: Mapping[str, Axis]) -> dict[str, bool]:
@@ -103,6 +104,11 @@ def _known_sequences(inputs: dict[str, Any], axes: Mapping[str, Axis]) -> dict[s
         if is_sequence(array.ndim + 1, array.dtype.kind, axis) and (not found or axis is Axis.VARIES):
             found[f"inputs.{name}"] = axis is Axis.FIXED and array.ndim == 1
     return found
+
+
+def words_in(array: Any) -> int:
+    """How many words a sample's text has, which the model is to split; none of numbers."""
+    return len(array.item().split()) if array.dtype.kind in "SU" and array.size == 1 else 0
 
 
 def _length(array: Any, padded: bool) -> int:
@@ -121,7 +127,7 @@ def is_sequence(rank: int, kind: str, axis: Axis) -> bool:
 def lengths_of_rows(inputs: Any) -> tuple[str | None, Any]:
     """The input that lengths are measured on, and the length of every sample of whole arrays at once; None and None
     when they have none."""
-    for name, array in by_name(inputs).items():
+    for name, array in nesting.parts(inputs).items():
         if not is_sequence(array.ndim, array.dtype.kind, Axis.FIXED):
             continue
         if array.ndim > 2:
@@ -131,15 +137,24 @@ def lengths_of_rows(inputs: Any) -> tuple[str | None, Any]:
     return None, None
 
 
+def words_of_rows(inputs: Any, count: int) -> Any:
+    """How many words the text of every sample has, where whole arrays hold text."""
+    words = np.zeros(count, dtype=np.int64)
+    for array in nesting.parts(inputs).values():
+        if array.dtype.kind in "SU":
+            words = np.maximum(words, [words_in(text) for text in array])
+    return words
+
+
 def sequences(samples: list[Sample], measured: Iterable[str]) -> tuple[str, ...]:
     """The parts that are as long as their sample: those that lengths are measured on, and those of their sizes that
-    hold tokens, or a vector for each step. A vector of fractions of that size is none."""
+    hold tokens, or a vector or a weight for each step. A vector of fractions of that size is none."""
     kept = [_parts(sample) for sample in samples]
     found = set(measured)
     for reference in measured:
         sizes = [len(parts[reference]) for parts in kept]
         for name, array in kept[0].items():
-            by_step = array.ndim > 1 or (array.ndim == 1 and array.dtype.kind in "iu")
+            by_step = array.ndim > 1 or (array.ndim == 1 and (array.dtype.kind in "iu" or name.startswith("weights.")))
             if by_step and sizes == [len(parts[name]) for parts in kept]:
                 found.add(name)
     return tuple(sorted(found))
@@ -162,7 +177,7 @@ def within(bounds: Bounds, samples: list[Sample]) -> list[Sample]:
     total = 0
     kept: list[Sample] = []
     for sample in samples[: bounds.worst]:
-        total += sum(array.nbytes for arrays in sample for array in by_name(arrays).values())
+        total += sum(array.nbytes for array in _parts(sample).values())
         if kept and total > bounds.worst_bytes:
             break
         kept.append(sample)

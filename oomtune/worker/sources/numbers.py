@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from oomtune.worker.sources.source import by_name
+from oomtune.worker.sources import nesting
 
 
 class Numbers:
@@ -23,7 +23,7 @@ class Numbers:
         self._kinds: dict[str, set[str]] = {}
 
     def look(self, arrays: Any) -> None:
-        for name, array in by_name(arrays).items():
+        for name, array in nesting.parts(arrays).items():
             kind = array.dtype.kind
             self._kinds.setdefault(name, set()).add(kind)
             if not array.size or name in self._fractions:
@@ -55,9 +55,7 @@ class Numbers:
         """The arrays of a sample with the types that they have in all: whole numbers among fractions are fractions."""
         if not any(self._is_mixed(name) for name in self._kinds):
             return arrays
-        if isinstance(arrays, dict):
-            return {name: self._one(name, array) for name, array in arrays.items()}
-        return self._one("", arrays)
+        return nesting.mapped(self._one, arrays)
 
     def _is_mixed(self, name: str) -> bool:
         kinds = self._kinds[name]

@@ -11,26 +11,30 @@ import tensorflow as tf
 from oomtune.errors import DataUnreadable
 from oomtune.worker.code import load, required_by
 from oomtune.worker.sources.arrays import held_source, usable
+from oomtune.worker.sources.nesting import mapped, parts
 from oomtune.worker.sources.pipelines import axes_of, elements, pipeline_source
-from oomtune.worker.sources.source import Bounds, Source, by_name
+from oomtune.worker.sources.source import SIDES, Bounds, Source
 from oomtune.worker.sources.stream import Checker, Raw, finished
 
 _KEY = "dataset.python"
-_EXPECTED = "return a tf.data.Dataset of (inputs, targets) samples, or a pair of arrays or of dicts of arrays"
+_EXPECTED = (
+    "return a tf.data.Dataset of (inputs, targets) or (inputs, targets, weights) samples, or as many arrays; "
+    "several inputs are a tuple or a dict"
+)
 
 
 def python_source(name: str, folder: str, bounds: Bounds) -> Source:
     made = _called(load(name, folder, _KEY), name)
     if isinstance(made, tf.data.Dataset):
-        _refuse_what_is_no_pair(made, name)
+        _refuse_what_is_no_sample(made.element_spec, name)
         return _of_pipeline(made, name, bounds)
-    if not isinstance(made, tuple | list) or len(made) != 2:
+    if not isinstance(made, tuple | list) or len(made) not in (2, len(SIDES)):
         raise DataUnreadable(f"{_KEY}: {name} returned {_described(made)}", hint=_EXPECTED)
-    inputs, targets = (_side(side, arrays, name) for side, arrays in zip(("inputs", "targets"), made, strict=True))
-    if any(isinstance(array, tf.RaggedTensor) for array in (*by_name(inputs).values(), *by_name(targets).values())):
-        _refuse_differing_counts([*by_name(inputs).values(), *by_name(targets).values()], name)
-        return _of_pipeline(tf.data.Dataset.from_tensor_slices((inputs, targets)), name, bounds)
-    return held_source(inputs, targets, name=name, key=_KEY, called={})
+    held = tuple(_side(side, arrays, name) for side, arrays in zip(SIDES, made, strict=False))
+    if any(isinstance(array, tf.RaggedTensor) for array in parts(held).values()):
+        _refuse_differing_counts(list(parts(held).values()), name)
+        return _of_pipeline(tf.data.Dataset.from_tensor_slices(held), name, bounds)
+    return held_source(held, name=name, key=_KEY, called={})
 
 
 def _called(function: Callable[..., Any], name: str) -> Any:
@@ -49,9 +53,9 @@ def _called(function: Callable[..., Any], name: str) -> Any:
 
 
 def _side(side: str, arrays: Any, name: str) -> Any:
-    if isinstance(arrays, dict) and arrays:
-        return {str(key): _array(f"{side}.{key}", array, name) for key, array in arrays.items()}
-    return _array(side, arrays, name)
+    if not parts(arrays):
+        raise DataUnreadable(f"{_KEY}: {name} returned {_described(arrays)} as {side}", hint=_EXPECTED)
+    return mapped(lambda part, array: _array(f"{side}.{part}".rstrip("."), array, name), arrays)
 
 
 def _array(what: str, array: Any, name: str) -> Any:
@@ -80,22 +84,19 @@ def _refuse_differing_counts(arrays: list[Any], name: str) -> None:
         )
 
 
-def _refuse_what_is_no_pair(dataset: tf.data.Dataset, name: str) -> None:
-    element = dataset.element_spec
-    if not isinstance(element, tuple) or len(element) != 2:
+def _refuse_what_is_no_sample(element: Any, name: str) -> None:
+    if not isinstance(element, tuple) or len(element) not in (2, len(SIDES)):
         raise DataUnreadable(
             f"{_KEY}: the dataset of {name} has elements of {_described(element)}, not (inputs, targets)",
-            hint="leave the sample weights out: dataset.map(lambda inputs, targets, weights: (inputs, targets))"
-            if isinstance(element, tuple) and len(element) == 3
-            else "map each element to a pair: dataset.map(lambda element: (inputs, targets))",
+            hint="map each element to a pair: dataset.map(lambda element: (inputs, targets))",
         )
-    for side, specs in zip(("inputs", "targets"), element, strict=True):
-        for spec in by_name(specs).values():
-            if not isinstance(spec, tf.TensorSpec | tf.RaggedTensorSpec):
-                raise DataUnreadable(
-                    f"{_KEY}: the {side} of {name} are {_described(spec)}, not a tensor or a dict of tensors",
-                    hint="map several inputs to a dict with the names of the model's inputs",
-                )
+    for side, specs in zip(SIDES, element, strict=False):
+        unusable = [spec for spec in parts(specs).values() if not isinstance(spec, tf.TensorSpec | tf.RaggedTensorSpec)]
+        if unusable or not parts(specs):
+            raise DataUnreadable(
+                f"{_KEY}: the {side} of {name} are {_described(*unusable[:1] or [specs])}, not tensors",
+                hint="map them to a tensor, or to a dict or a tuple of tensors as the model takes them",
+            )
 
 
 def _described(value: Any) -> str:
@@ -106,11 +107,11 @@ def _described(value: Any) -> str:
 def _of_pipeline(dataset: tf.data.Dataset, function: str, bounds: Bounds) -> Source:
     name = f"{_KEY} ({function})"
 
-    def pairs() -> Iterator[Raw]:
-        for number, (inputs, targets) in enumerate(elements(dataset, name), 1):
-            yield inputs, targets, f"{name}, sample {number}"
+    def samples() -> Iterator[Raw]:
+        for number, sides in enumerate(elements(dataset, name), 1):
+            yield sides, f"{name}, sample {number}"
 
-    source = pipeline_source(finished(pairs(), Checker(_KEY, by_side=False), None), dataset, name, bounds)
+    source = pipeline_source(finished(samples(), Checker(_KEY, by_side=False), None), dataset, name, bounds)
     source.dataset = dataset
     source.axes = axes_of(dataset.element_spec[0])
     return source

@@ -11,12 +11,14 @@ import tensorflow as tf
 
 from oomtune.domain import ENDLESS
 from oomtune.errors import DataUnreadable
+from oomtune.worker.sources.nesting import parts
 from oomtune.worker.sources.problems import reason_of
-from oomtune.worker.sources.source import Axis, Bounds, Sample, Source, by_name
+from oomtune.worker.sources.source import Axis, Bounds, Sample, Source
 from oomtune.worker.sources.stream import Count
 
 _AT_ONCE = 256
 _BYTES_AT_ONCE = 16 * 1024**2
+_RUN_IT = "run the pipeline by itself to see why: for sample in dataset: pass"
 
 
 def pipeline_source(samples: Iterator[Sample], pipeline: tf.data.Dataset, name: str, bounds: Bounds) -> Source:
@@ -40,7 +42,7 @@ def pipeline_source(samples: Iterator[Sample], pipeline: tf.data.Dataset, name: 
     )
 
 
-def elements(pipeline: tf.data.Dataset, name: str) -> Iterator[Any]:
+def elements(pipeline: tf.data.Dataset, name: str, hint: str = _RUN_IT) -> Iterator[Any]:
     """The elements of the pipeline, with arrays for tensors."""
     # Elements cost most when they are fetched one by one; those of one shape need not be.
     specs = tf.nest.flatten(pipeline.element_spec)
@@ -55,13 +57,13 @@ def elements(pipeline: tf.data.Dataset, name: str) -> Iterator[Any]:
     except tf.errors.OpError as error:
         raise DataUnreadable(
             f"{name} failed after {number} samples{' or a few more' if together else ''}: {reason_of(error)}",
-            hint="run the pipeline by itself to see why: for sample in dataset: pass",
+            hint=hint,
         ) from error
 
 
 def axes_of(specs: Any) -> dict[str, Axis]:
     """What the pipeline says of the first axis of each input."""
-    return {name: _axis(spec) for name, spec in by_name(specs).items()}
+    return {name: _axis(spec) for name, spec in parts(specs).items()}
 
 
 def _axis(spec: Any) -> Axis:

@@ -12,23 +12,33 @@ import tensorflow as tf
 from oomtune.domain import ArrayNames, TfdsData, Tokenizer
 from oomtune.errors import DataUnreadable
 from oomtune.worker.sources.pipelines import axes_of, elements, pipeline_source
-from oomtune.worker.sources.problems import not_there, unreadable
+from oomtune.worker.sources.problems import files_of, not_there, unreadable
 from oomtune.worker.sources.source import Axis, Bounds, Source, by_name, each
 from oomtune.worker.sources.stream import Checker, Raw, finished, texts_in
 from oomtune.worker.sources.tokens import tokenize_with
 
+_DAMAGED = "a file of it is damaged or cut short: have TensorFlow Datasets prepare it again"
+_INSTALLED_AS = {"tensorflow_datasets": "tensorflow-datasets"}
+
 
 def tfds_source(data: TfdsData, tokenizer: Tokenizer, folder: str, bounds: Bounds) -> Source:
-    path = Path(folder, data.path)
-    pipeline = _opened(data, path)
-    _refuse_missing_features(pipeline, data, path)
+    path = files_of((data.path,), folder, "dataset.tfds.path", folders=True)[0]
+    try:
+        pipeline = _opened(data, path)
+    except ModuleNotFoundError as error:
+        # Not a dependency of ours: it is there where people use it. It asks for some packages only when it needs them.
+        raise DataUnreadable(
+            f"dataset.tfds needs the package tensorflow-datasets: no module named {error.name!r}",
+            hint=f"pip install {_INSTALLED_AS.get(error.name or '', error.name)}",
+        ) from None
+    _refuse_features_that_cannot_be_read(pipeline, data, path)
     name = f"{path}, split {data.split}"
 
     def samples() -> Iterator[Raw]:
-        for number, element in enumerate(elements(pipeline, name), 1):
+        for number, element in enumerate(elements(pipeline, f"{name} (dataset.tfds.path)", _DAMAGED), 1):
             where = f"{name}, sample {number}"
             inputs, targets = (_texts(element, names, where) for names in (data.inputs, data.targets))
-            yield inputs, targets, where
+            yield (inputs, targets), where
 
     tokenize = tokenize_with(tokenizer, folder, lambda: texts_in(samples()))
     checker = Checker("dataset.tfds", data.inputs, data.targets)
@@ -43,14 +53,7 @@ def tfds_source(data: TfdsData, tokenizer: Tokenizer, folder: str, bounds: Bound
 
 
 def _opened(data: TfdsData, path: Path) -> tf.data.Dataset:
-    try:
-        # Not a dependency of ours: it is there where people use it.
-        library = importlib.import_module("tensorflow_datasets")
-    except ModuleNotFoundError as error:
-        raise DataUnreadable(
-            f"dataset.tfds needs the package tensorflow-datasets: no module named {error.name!r}",
-            hint="pip install tensorflow-datasets",
-        ) from None
+    library = importlib.import_module("tensorflow_datasets")
     try:
         builder = library.builder_from_directory(str(path))
     except (OSError, ValueError, tf.errors.OpError) as error:
@@ -68,13 +71,18 @@ def _opened(data: TfdsData, path: Path) -> tf.data.Dataset:
         ) from None
 
 
-def _refuse_missing_features(pipeline: tf.data.Dataset, data: TfdsData, path: Path) -> None:
+def _refuse_features_that_cannot_be_read(pipeline: tf.data.Dataset, data: TfdsData, path: Path) -> None:
     features = pipeline.element_spec
     known = list(features) if isinstance(features, dict) else []
     for side, names in (("inputs", data.inputs), ("targets", data.targets)):
         for name in by_name(names).values():
             if name not in known:
                 raise not_there(path, "feature", name, f"dataset.tfds.{side}", known)
+            if not isinstance(features[name], tf.TensorSpec | tf.RaggedTensorSpec):
+                raise DataUnreadable(
+                    f"{path}: feature {name!r} holds features of its own, not one tensor (dataset.tfds.{side})",
+                    hint="read it with dataset.python: a function that returns a tf.data.Dataset of what is inside",
+                )
 
 
 def _picked(element: dict[str, Any], names: ArrayNames) -> Any:

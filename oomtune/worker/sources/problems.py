@@ -13,6 +13,7 @@ from oomtune.worker.reasons import reason
 
 _MOST_SHOWN = 20
 _GRAPH_NODES = re.compile(r"\{\{.*?\}\}|\[\[.*|\[Op:.*", re.DOTALL)
+_PIPELINE = re.compile(r"^Error in user-defined function passed to \S+ transformation with iterator: \S+: ")
 
 
 def files_of(paths: Iterable[str], folder: str, key: str, *, folders: bool = False) -> list[Path]:
@@ -35,8 +36,8 @@ def not_there(where: object, what: str, name: str, key: str, known: Collection[s
 
 
 def reason_of(error: Exception) -> str:
-    """What TensorFlow says, without the names of its graph's nodes."""
-    return " ".join(_GRAPH_NODES.sub("", reason(error)).split())
+    """What TensorFlow says, without the names of its graph's nodes and of its pipeline's parts."""
+    return _PIPELINE.sub("", " ".join(_GRAPH_NODES.sub("", reason(error)).split()))
 
 
 def unreadable(where: object, reason: object, key: str, hint: str) -> DataUnreadable:

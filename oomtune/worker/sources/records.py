@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -23,6 +25,8 @@ _KEY = "dataset.tfrecord.path"
 _FRAME_BYTES = 16
 # Records cost most when they are fetched one by one.
 _AT_ONCE = 256
+_PIECE_BYTES = 1024**2
+_WRITE_AGAIN = "the file is damaged or cut short, or no TFRecord file; write it again"
 _GZIP = b"\x1f\x8b"
 _LISTS = {"int64": "int64_list", "float32": "float_list", "string": "bytes_list"}
 _KINDS = {"int64_list": "int64", "float_list": "float32", "bytes_list": "string"}
@@ -69,9 +73,12 @@ class _Records:
 
     def read(self) -> Iterator[tuple[bytes, str]]:
         for file in self._files:
+            before, number = self._done, 0
             for number, record in enumerate(self._of(file), 1):
                 self._done += len(record) + _FRAME_BYTES
                 yield record, f"{file}, record {number}"
+            if self._compression == "gzip":
+                _refuse_a_cut(file, self._done - before, number)
 
     def _of(self, file: Path) -> Iterator[bytes]:
         records = tf.data.TFRecordDataset(str(file), compression_type="GZIP" if self._compression == "gzip" else "")
@@ -92,12 +99,26 @@ class _Records:
 
 def _unpacked_bytes(file: Path, compression: str) -> int:
     size = file.stat().st_size
-    if compression == "none" or size < 4:
-        return size
+    return size if compression == "none" or size < 4 else max(size, _said_to_unpack_to(file))
+
+
+def _said_to_unpack_to(file: Path) -> int:
     with file.open("rb") as packed:
         # The last four bytes of a gzip file say how much it unpacks to.
         packed.seek(-4, 2)
-        return max(size, int.from_bytes(packed.read(4), "little"))
+        return int.from_bytes(packed.read(4), "little")
+
+
+def _refuse_a_cut(file: Path, unpacked_bytes: int, records: int) -> None:
+    """To TensorFlow a packed file that is cut short between two records is at its end."""
+    if file.stat().st_size < 4 or unpacked_bytes % 2**32 == _said_to_unpack_to(file):
+        return
+    try:
+        with gzip.open(file) as packed:
+            while packed.read(_PIECE_BYTES):
+                pass
+    except (EOFError, OSError, zlib.error) as error:
+        raise unreadable(f"{file}, after record {records}", error, _KEY, _WRITE_AGAIN) from None
 
 
 def _damaged(file: Path, number: int, compression: str, error: Exception) -> DataUnreadable:
@@ -112,7 +133,7 @@ def _damaged(file: Path, number: int, compression: str, error: Exception) -> Dat
         f"{file}, record {number + 1}",
         reason_of(error),
         _KEY,
-        "the file is damaged or cut short, or no TFRecord file; write it again",
+        _WRITE_AGAIN,
     )
 
 
@@ -123,11 +144,9 @@ def _sample(record: bytes, data: TfrecordData, where: str) -> Raw:
         raise unreadable(
             where, "not a tf.train.Example", _KEY, "expected records as tf.train.Example.SerializeToString"
         ) from None
-    return (
-        each(lambda name: _value(features, "inputs", name, data.features[name], where), data.inputs),
-        each(lambda name: _value(features, "targets", name, data.features[name], where), data.targets),
-        where,
-    )
+    inputs = each(lambda name: _value(features, "inputs", name, data.features[name], where), data.inputs)
+    targets = each(lambda name: _value(features, "targets", name, data.features[name], where), data.targets)
+    return (inputs, targets), where
 
 
 def _value(features: Any, side: str, name: str, feature: Feature, where: str) -> Any:

@@ -45,7 +45,9 @@ def csv_rows(data: CsvData, lines: Lines) -> Iterator[Row]:
                         continue
                     raise DataUnreadable(
                         f"{lines.where}: {len(row)} cells in this row, {len(header)} in the header ({lines.key})",
-                        hint="a delimiter inside a cell needs quotes around the cell; see also dataset.csv.delimiter",
+                        hint="the file is cut short here, or cells are missing; remove the row or fill it in"
+                        if len(row) < len(header)
+                        else "a delimiter inside a cell needs quotes around the cell; see also dataset.csv.delimiter",
                     )
                 yield {column: row[place] for column, place in places}, lines.where
         except csv.Error as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,10 +10,11 @@ import tensorflow as tf
 from oomtune.domain import DatasetSpec, Scan
 from oomtune.errors import DataUnreadable
 from oomtune.worker.sources.arrays import row_of
-from oomtune.worker.sources.lengths import Lengths, lengths_of_rows, sequences, within
+from oomtune.worker.sources.lengths import Lengths, lengths_of_rows, sequences, within, words_of_rows
+from oomtune.worker.sources.nesting import parts
 from oomtune.worker.sources.numbers import Numbers
 from oomtune.worker.sources.opening import open_source
-from oomtune.worker.sources.source import Bounds, Sample, Source, by_name
+from oomtune.worker.sources.source import Bounds, Sample, Source
 
 OnProgress = Callable[[int, float], None]
 
@@ -35,17 +35,17 @@ def scan(
         return _streamed(source, on_progress, bounds)
 
 
-def _held(held: tuple[Any, Any], on_progress: OnProgress, bounds: Bounds) -> tuple[Scan, list[Sample]]:
-    inputs, targets = held
-    count = len(next(iter(by_name(inputs).values())))
+def _held(held: Sample, on_progress: OnProgress, bounds: Bounds) -> tuple[Scan, list[Sample]]:
+    inputs, targets, *_ = held
+    count = len(next(iter(parts(inputs).values())))
     measured, lengths = lengths_of_rows(inputs)
-    order = np.arange(count) if lengths is None else np.argsort(-lengths, kind="stable")
+    order = np.argsort(-(words_of_rows(inputs, count) if lengths is None else lengths), kind="stable")
     counted = [] if lengths is None else zip(*np.unique(lengths, return_counts=True), strict=True)
     inputs_seen, targets_seen = Numbers("inputs"), Numbers("targets")
     inputs_seen.look(inputs)
     targets_seen.look(targets)
     on_progress(count, 1.0)
-    worst = within(bounds, [(row_of(inputs, at), row_of(targets, at)) for at in order[: bounds.worst]])
+    worst = within(bounds, [row_of(held, at) for at in order[: bounds.worst]])
     found = Scan(
         samples=count,
         read=count,
@@ -74,7 +74,10 @@ def _streamed(source: Source, on_progress: OnProgress, bounds: Bounds) -> tuple[
         raise DataUnreadable(f"{source.name} holds no samples{named}", hint=look)
     on_progress(read, 1.0)
     in_all = source.partial()
-    kept = [(inputs_seen.alike(inputs), targets_seen.alike(targets)) for inputs, targets in lengths.longest_first()]
+    kept: list[Sample] = [
+        (inputs_seen.alike(inputs), targets_seen.alike(targets), *weights)
+        for inputs, targets, *weights in lengths.longest_first()
+    ]
     found = Scan(
         samples=read if in_all is None else max(read, in_all),
         read=read,

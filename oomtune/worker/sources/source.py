@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 Arrays = Any
-"""One numpy array, or a dict of them by input name."""
-Sample = tuple[Arrays, Arrays]
+"""One numpy array, or a nest of them: see `nesting`."""
+Sample = tuple[Arrays, ...]
+"""Inputs and targets; a pipeline of the user's own may also give a third side, the weights of samples in the loss."""
+SIDES = ("inputs", "targets", "weights")
 
 
 class Axis(Enum):
@@ -52,13 +54,13 @@ class Source:
     """An opened dataset."""
 
     samples: Iterable[Sample] = ()
-    """One sample at a time, inputs and targets, without a batch axis; ragged along axis 0. None of whole arrays."""
+    """One sample at a time, without a batch axis; ragged along axis 0. None of whole arrays."""
     share_read: Callable[[], float] = lambda: 1.0
     """0 to 1, for a progress bar."""
     partial: Callable[[], int | None] = _all_read
     """None when all was read, else how many samples there are by estimate. Asked when the samples are at their end."""
-    held: tuple[Arrays, Arrays] | None = None
-    """Whole arrays that training keeps in memory."""
+    held: Sample | None = None
+    """Whole arrays that training keeps in memory, side by side as in a sample."""
     dataset: tf.data.Dataset | None = None
     """A pipeline of single samples that training runs."""
     name: str = "the dataset"
@@ -69,13 +71,13 @@ class Source:
     """Of each input by name, of a single one by the empty name; fixed if not there."""
 
 
-def by_name(arrays: Arrays) -> dict[str, Any]:
-    """The arrays by their names; a single one has the empty name."""
-    return arrays if isinstance(arrays, dict) else {"": arrays}
+def by_name(entries: Any) -> dict[str, Any]:
+    """The spec's entries by the names of the model's inputs; a single one has the empty name."""
+    return entries if isinstance(entries, dict) else {"": entries}
 
 
 def each(function: Callable[[Any], Any], entries: Any) -> Any:
-    """What the function makes of one entry, or of each of several by their names."""
+    """What the function makes of one entry of the spec, or of each of several by their names."""
     if isinstance(entries, dict):
         return {name: function(entry) for name, entry in entries.items()}
     return function(entries)

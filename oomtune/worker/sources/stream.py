@@ -10,11 +10,12 @@ import numpy as np
 
 from oomtune.domain import ArrayNames, Names
 from oomtune.errors import DataUnreadable
-from oomtune.worker.sources.source import Sample, by_name
-from oomtune.worker.sources.tokens import Tokenize
+from oomtune.worker.sources import nesting
+from oomtune.worker.sources.source import SIDES, Sample
+from oomtune.worker.sources.tokens import Text, Tokenize, Words
 
-Raw = tuple[Any, Any, str]
-"""Inputs, targets and their place; a text is still a `str`."""
+Raw = tuple[Sample, str]
+"""The sides of a sample and their place; a text is still a `str`, or the words of one."""
 
 _AT_ONCE = 256
 
@@ -33,19 +34,19 @@ class Checker:
         """`by_side` says whether the spec has an entry for each side below this key."""
         self._key = key
         self._by_side = by_side
-        self._names: dict[str, Names | ArrayNames] = {"inputs": inputs, "targets": targets}
+        self._names: dict[str, Names | ArrayNames] = {"inputs": inputs, "targets": targets, "weights": "weights"}
         self._shapes: dict[tuple[str, str], tuple[int, ...]] = {}
 
     def look(self, sample: Raw) -> Raw:
-        inputs, targets, where = sample
-        for name, value in by_name(inputs).items():
-            self._look("inputs", name, value, where)
-        for name, value in by_name(targets).items():
-            self._look("targets", name, value, where)
+        sides, where = sample
+        for side, values in zip(SIDES, sides, strict=False):
+            for name, value in nesting.parts(values).items():
+                self._look(side, name, value, where)
         return sample
 
     def _look(self, side: str, name: str, value: Any, where: str) -> None:
-        if isinstance(value, str):
+        if isinstance(value, str | Words):
+            self._look_at_text(side, name, value, where)
             return
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             self._refuse_number(side, name, value, where)
@@ -57,6 +58,16 @@ class Checker:
                 f" ({self._entry(side)})",
                 hint="samples may differ along their first axis only; bring them to one shape",
             )
+
+    def _look_at_text(self, side: str, name: str, text: Text, where: str) -> None:
+        try:
+            (text if isinstance(text, str) else " ".join(text.words)).encode()
+        except UnicodeEncodeError as error:
+            raise DataUnreadable(
+                f"{where}: {self._called(side, name)} holds half a character, {error.object[error.start]!r}"
+                f" ({self._entry(side)})",
+                hint="it was cut amid a surrogate pair; write it again, or remove the sample",
+            ) from None
 
     def _refuse_number(self, side: str, name: str, value: Any, where: str) -> None:
         position = np.argwhere(~np.isfinite(value))[0]
@@ -94,19 +105,18 @@ def finished(samples: Iterator[Raw], checker: Checker, tokenize: Tokenize | None
     """The samples as arrays."""
     while batch := [checker.look(sample) for sample in islice(samples, _AT_ONCE)]:
         tokens = _tokens(batch, tokenize)
-        for inputs, targets, _ in batch:
-            yield _filled(inputs, tokens), _filled(targets, tokens)
+        for sides, _ in batch:
+            yield _filled(sides, tokens)
 
 
-def texts_in(samples: Iterator[Raw]) -> Iterator[str]:
+def texts_in(samples: Iterator[Raw]) -> Iterator[Text]:
     for sample in samples:
         yield from _texts(sample)
 
 
-def _texts(sample: Raw) -> list[str]:
-    inputs, targets, _ = sample
-    values = (*by_name(inputs).values(), *by_name(targets).values())
-    return [value for value in values if isinstance(value, str)]
+def _texts(sample: Raw) -> list[Text]:
+    sides, _ = sample
+    return [value for value in nesting.parts(sides).values() if isinstance(value, str | Words)]
 
 
 def _tokens(batch: list[Raw], tokenize: Tokenize | None) -> Iterator[Any]:
@@ -117,7 +127,6 @@ def _tokens(batch: list[Raw], tokenize: Tokenize | None) -> Iterator[Any]:
     return iter(tokenize(texts))
 
 
-def _filled(values: Any, tokens: Iterator[Any]) -> Any:
-    if isinstance(values, dict):
-        return {name: _filled(value, tokens) for name, value in values.items()}
-    return next(tokens) if isinstance(values, str) else values
+def _filled(sides: Sample, tokens: Iterator[Any]) -> Sample:
+    filled: Sample = nesting.mapped(lambda _, value: next(tokens) if isinstance(value, str | Words) else value, sides)
+    return filled

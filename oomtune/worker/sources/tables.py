@@ -11,6 +11,7 @@ import numpy as np
 from oomtune.domain import CsvData, JsonlData, TensorSpec, TextData, Tokenizer
 from oomtune.worker.sources.cells import CsvCells
 from oomtune.worker.sources.fields import JsonFields
+from oomtune.worker.sources.lengths import words_in
 from oomtune.worker.sources.lines import Lines
 from oomtune.worker.sources.made_up import random_values
 from oomtune.worker.sources.problems import files_of
@@ -70,7 +71,7 @@ def text_source(data: TextData, tokenizer: Tokenizer, folder: str, bounds: Bound
         for file in lines.files:
             for line in lines.of(file):
                 if line.strip():
-                    yield line.rstrip("\r\n"), {}, lines.where
+                    yield (line.rstrip("\r\n"), {}), lines.where
 
     source = _of_lines(
         lambda: Lines(files, bounds, _TEXT),
@@ -112,11 +113,14 @@ def _with_targets(samples: Iterator[Sample], targets: Literal["next", "same"] | 
     """Tokens with their targets; a line too short to have any is no sample."""
     generator = np.random.default_rng(_SEED)
     for tokens, _ in samples:
-        if targets == "next":
+        if isinstance(targets, TensorSpec):
+            if length := len(tokens) if tokens.ndim else words_in(tokens):
+                yield tokens, _random(targets, length, generator)
+        elif targets == "next":
             if len(tokens) > 1:
                 yield tokens[:-1], tokens[1:]
         elif len(tokens):
-            yield tokens, tokens if isinstance(targets, str) else _random(targets, len(tokens), generator)
+            yield tokens, tokens
 
 
 def _random(tensor: TensorSpec, length: int, generator: np.random.Generator) -> Any:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from oomtune.domain import ENDLESS, Scan
 from oomtune.errors import DataUnreadable, TrialCrashed
 from oomtune.scanning import said_of
-from oomtune.worker import child
+from oomtune.worker import child, worst
 from oomtune.worker.sources import Bounds, open_source
 from tests.integration.sources.reading import Read, shapes
 from tests.specs import small_probe_spec
@@ -147,7 +147,8 @@ def test_images_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str])
     for name in ("dogs/a.png", "cats/c.jpeg"):
         path = tmp_path / "data" / name
         path.write_bytes(path.read_bytes()[:200])
-        assert f"{name} can't be read: " in refused(images=section)
+        assert f"{name} can't be read: " in (said := refused(images=section))
+        assert "ParallelMap" not in said, "what the pipeline is made of is of no use to anyone"
 
 
 # --- a function of the user's
@@ -165,7 +166,7 @@ def endless(): return pipeline().repeat()
 def counted_by_nobody(): return endless().take(50).filter(lambda tokens, label: True)
 def arrays(): return np.array([[1, 2, 0], [3, 0, 0]]), {"y": np.array([0.5, 1])}
 def ragged_arrays(): return ragged, np.array([0, 1, 2])
-def strings(): return np.array(["a b", "c"]), np.array([0, 1])
+def strings(): return np.array(["c", "a b"]), np.array([0, 1])
 def objects(): return np.array(["é b", b"c"], dtype=object), np.array([0, 1])
 def string_pipeline(): return tf.data.Dataset.from_tensor_slices((["a b", "c"], [0, 1]))
 def mixed_objects(): return np.array(["a", None], dtype=object), np.array([0, 1])
@@ -175,8 +176,13 @@ def nothing(): pass
 def needs_more(split): pass
 def leaves(): raise SystemExit(3)
 def lists(): return [[1, 2], [3, 4]]
-def triple(): return tf.data.Dataset.from_tensors((1, 2, 3))
-def nested(): return tf.data.Dataset.from_tensors(((1, 2), 3))
+def no_targets(): return np.zeros(3), {}
+def four(): return tf.data.Dataset.from_tensors((1, 2, 3, 4))
+def sparse(): return tf.data.Dataset.from_tensors((tf.sparse.eye(2), 3))
+def uneven_weights(): return (np.zeros(2), np.zeros(2)), np.zeros(2), np.zeros(3)
+def nan_weights(): return tf.data.Dataset.from_tensors((1, 2, float("nan")))
+def several(): return tf.data.Dataset.from_tensor_slices(((ragged, [[1.0], [2.0], [3.0]]), {"y": (ragged, [0, 1, 2])}, [1.0, 2.0, 0.5]))
+def weighted_arrays(): return [np.array([[1, 2, 0], [3, 0, 0]]), np.ones((2, 4), "float32")], np.ones((2, 3)), np.ones((2, 3), "float32")
 def uneven(): return np.zeros(3), np.zeros(4)
 def uneven_ragged(): return ragged, np.zeros(4)
 def nan(): return tf.data.Dataset.from_tensor_slices(([1.0, float("nan")], [0, 1]))
@@ -227,6 +233,28 @@ def test_a_function_returns_a_pipeline_or_arrays(
 
 
 @pytest.mark.usefixtures("functions")
+def test_several_inputs_and_sample_weights_are_kept_as_the_function_nests_them(tmp_path: Path, read: Read) -> None:
+    found, samples = read(python="my_data:several")
+    assert found.sequences == ("inputs.0", "targets.y.0")
+    assert found.ranges == {"inputs.0": (1, 6), "targets.y.0": (1, 6), "targets.y.1": (0, 2)}
+    worst.save(samples, found.sequences, tmp_path / "rows.npz")
+    (tokens, about), targets, weights = worst.load(tmp_path / "rows.npz").at(2, 4)
+    assert tokens.tolist() == targets["y"][0].tolist() == [[4, 5, 6, 0], [1, 2, 0, 0]]
+    assert (about.tolist(), targets["y"][1].tolist(), weights.tolist()) == ([[3.0], [1.0]], [2, 0], [0.5, 1.0])
+
+    found, samples = read(python="my_data:weighted_arrays")
+    assert (found.lengths, found.sequences) == (((1, 1), (2, 1)), ("inputs.0", "weights.")), "a weight for each step"
+    worst.save(samples, found.sequences, tmp_path / "rows.npz")
+    sides = worst.load(tmp_path / "rows.npz").at(2, 2)
+    assert [part.shape for part in tf.nest.flatten(sides)] == [(2, 2), (2, 4), (2, 3), (2, 2)]
+
+
+@pytest.mark.usefixtures("functions")
+def test_of_arrays_of_text_the_most_words_are_the_worst(read: Read) -> None:
+    assert [inputs.item() for inputs, _ in read(python="my_data:strings")[1]] == ["a b", "c"]
+
+
+@pytest.mark.usefixtures("functions")
 def test_a_pipeline_without_end_is_read_for_a_while(read: Read) -> None:
     found = read(Bounds(endless=100), python="my_data:endless")[0]
     assert (found.read, found.samples) == (100, ENDLESS), "its end bounds no batch"
@@ -246,9 +274,12 @@ def test_a_pipeline_that_does_not_know_its_length_is_said_to_have_more_than_was_
     ("function", "said"),
     [
         ("nothing", "my_data:nothing returned a NoneType"),
-        ("lists", "returned a list of 2 as inputs"),
-        ("triple", "has elements of a tuple of 3, not (inputs, targets) | leave the sample weights out"),
-        ("nested", "the inputs of my_data:nested are a tuple of 2, not a tensor or a dict of tensors"),
+        ("lists", "returned a int as inputs.0"),
+        ("no_targets", "my_data:no_targets returned a dict of 0 as targets"),
+        ("four", "has elements of a tuple of 4, not (inputs, targets) | map each element to a pair"),
+        ("sparse", "the inputs of my_data:sparse are a SparseTensorSpec, not tensors | map them to a tensor"),
+        ("uneven_weights", "'inputs.0' has 2 samples and 'weights' has 3"),
+        ("nan_weights", "sample 1: 'weights' is NaN (dataset.python)"),
         ("mixed_objects", "inputs has the type object, not numbers"),
         ("uneven", "'inputs' has 3 samples and 'targets' has 4"),
         ("uneven_ragged", "the arrays of my_data:uneven_ragged have 3 and 4 samples"),
@@ -277,19 +308,6 @@ def test_a_pipeline_that_fails_shows_the_users_own_lines(read: Read) -> None:
 def test_a_function_that_is_not_there_is_named(read: Read) -> None:
     with pytest.raises(TrialCrashed, match=r"dataset.python: my_data has no function 'none'"):
         read(python="my_data:none")
-
-
-# --- TensorFlow Datasets
-
-
-def test_a_missing_package_is_named_with_how_to_get_it(
-    tmp_path: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "tensorflow_datasets", None)
-    assert "needs the package tensorflow-datasets" in (
-        said := refused(tfds={"path": ".", "inputs": "text", "targets": "label"})
-    )
-    assert said.endswith("pip install tensorflow-datasets")
 
 
 # --- what vanished since

@@ -121,6 +121,47 @@ def test_a_list_of_whole_numbers_is_tokens(tmp_path: Path, read: Read) -> None:
     assert {str(inputs.dtype) for inputs, _ in worst} == {"int32"}
 
 
+def test_a_list_of_strings_is_text_that_is_split_already_or_a_class_for_each_step(
+    tmp_path: Path, read: Read, refused: Callable[..., str]
+) -> None:
+    write_jsonl(
+        tmp_path / "a.jsonl",
+        {"words": ["New York", "is", "big"], "tags": ["place", "none", "none"]},
+        {"words": ["so"], "tags": ["none"]},
+        {"words": [], "tags": []},
+    )
+    section: dict[str, Any] = {"path": "a.jsonl", "inputs": "words", "targets": "tags"}
+    for split in ("words", "characters", "bytes"):
+        found, worst = read(jsonl=section, tokenizer={"split": split, "max": 99})
+        assert (found.lengths, found.sequences) == (((1, 2), (3, 1)), ("inputs.", "targets."))
+        assert [targets.tolist() for _, targets in worst] == [[0, 1, 1], [1], []]
+        assert 0 < worst[0][0].min() <= worst[0][0].max() < 99
+    write_jsonl(tmp_path / "a.jsonl", {"words": ["a", "b"], "tags": ["b", "a"]})
+    section |= {"text": ["tags"]}
+    _, ((inputs, targets),) = read(jsonl=section, tokenizer={"TextVectorization": {"vocabulary": ["a", "b"]}})
+    assert (inputs.tolist(), targets.tolist()) == ([2, 3], [3, 2])
+    by_character = {"vocabulary": ["a", "b"], "split": "character"}
+    assert "TextVectorization.split: the data holds lists of words" in refused(
+        jsonl=section, tokenizer={"TextVectorization": by_character}
+    )
+
+
+def test_text_that_is_not_split_stays_text_and_the_most_words_are_the_worst(tmp_path: Path, read: Read) -> None:
+    rows = [{"text": " ".join("é" * size), "label": size % 2} for size in (2, 7, 3, 0, 5)]
+    write_jsonl(tmp_path / "a.jsonl", *rows)
+    section = {"path": "a.jsonl", "inputs": "text", "targets": "label"}
+    found, worst = read(Bounds(worst=3), jsonl=section, tokenizer={"split": "none"})
+    assert (found.samples, found.lengths, found.sequences) == (5, (), ())
+    assert [len(inputs.item().decode().split()) for inputs, _ in worst] == [7, 5, 3]
+    (tmp_path / "a.txt").write_text("one\none two three\none two\n")
+    targets = {"shape": ["sequence_length"], "dtype": "int32", "max": 3}
+    _, worst = read(text={"path": "a.txt", "targets": targets}, tokenizer={"split": "none"})
+    assert [(inputs.item(), targets.shape) for inputs, targets in worst[:2]] == [
+        (b"one two three", (3,)),
+        (b"one two", (2,)),
+    ]
+
+
 def test_text_arrays_vectors_and_numbers_can_be_fields(tmp_path: Path, read: Read) -> None:
     write_jsonl(
         tmp_path / "a.jsonl",
@@ -173,7 +214,7 @@ def test_a_sample_is_as_long_as_its_longest_part_and_the_longest_of_each_is_kept
         ('{"x": [1.0, NaN], "y": 1}\n', "a.jsonl:1: 'x' is NaN (dataset.jsonl.inputs)"),
         ('{"x": [1], "y": Infinity}\n', "a.jsonl:1: 'y' is infinite (dataset.jsonl.targets)"),
         ('{"x": [[1, 2], [3]], "y": 1}\n', "field 'x' holds lists of differing lengths (dataset.jsonl.inputs)"),
-        ('{"x": ["a", "b"], "y": 1}\n', "field 'x' is neither a number, nor a list of numbers, nor a text"),
+        ('{"x": ["a", 2], "y": 1}\n', "field 'x' is neither a number, nor a list of numbers or of strings, nor a text"),
         ('{"x": null, "y": 1}\n', "field 'x' is neither a number"),
         ('{"x": {"a": 1}, "y": 1}\n', "field 'x' is neither a number"),
         ('{"x": [4294967296], "y": 1}\n', "field 'x' holds a number beyond 32 bits"),
@@ -182,6 +223,10 @@ def test_a_sample_is_as_long_as_its_longest_part_and_the_longest_of_each_is_kept
         (
             '{"x": [[1, 2]], "y": 1}\n{"x": [[1]], "y": 1}\n',
             "a.jsonl:2: 'x' has the shape [1, 1], earlier samples have",
+        ),
+        (
+            '{"x": "ok", "y": 1}\n{"x": "a \\ud83d", "y": 1}\n',
+            "a.jsonl:2: 'x' holds half a character, '\\ud83d' (dataset.jsonl.inputs)",
         ),
         ("\n\n", "a.jsonl holds no samples"),
         ("[" * 100_000 + "\n", "a.jsonl:1: not JSON"),
@@ -235,9 +280,10 @@ def test_a_text_vectorization_layer_learns_the_words_of_the_data(tmp_path: Path,
     assert (found.read, found.lengths, found.ranges["inputs."][1]) == (600, ((2, 300), (4, 300)), 5)
     assert worst[0][0].tolist()[0] == worst[0][0].tolist()[2]
     (tmp_path / "words.txt").write_text("cat\nhat\n")
-    layer = {"vocabulary": "words.txt"}
-    _, worst = read(text={"path": "a.txt", "targets": "same"}, tokenizer={"TextVectorization": layer})
-    assert worst[0][0].tolist() == [1, 2, 1, 3]
+    for vocabulary in ("words.txt", ["cat", "hat"]):
+        layer = {"vocabulary": vocabulary}
+        _, worst = read(text={"path": "a.txt", "targets": "same"}, tokenizer={"TextVectorization": layer})
+        assert worst[0][0].tolist() == [1, 2, 1, 3]
 
 
 def test_wrong_arguments_for_the_layer_are_said_with_their_key(tmp_path: Path, refused: Callable[..., str]) -> None:

@@ -100,8 +100,11 @@ def test_records_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str]
     assert "is compressed (dataset.tfrecord.path) | set dataset.tfrecord.compression to gzip" in refused(
         tfrecord=RECORDS
     )
-    path.write_bytes(path.read_bytes()[:-20])
-    assert "can't be read" in refused(tfrecord={**RECORDS, "compression": "gzip"})
+    whole = path.read_bytes()
+    for end in (-20, -1, 60):  # amid a record, after the last one, and before anything can be unpacked
+        path.write_bytes(whole[:end])
+        assert "can't be read" in (said := refused(tfrecord={**RECORDS, "compression": "gzip"}))
+        assert "cut short" in said
 
 
 def test_a_number_that_is_none_is_said_with_its_record(tmp_path: Path, refused: Callable[..., str]) -> None:
