@@ -61,10 +61,12 @@ def starter(name: str) -> str:
     return _spec(name, _STARTER_MODEL, lengths=_LENGTHS)
 
 
-def from_model(name: str, way: str, source: str, seen: Inspection) -> str:
+def from_model(name: str, way: str, source: str, seen: Inspection, *, allow_code: bool = False) -> str:
     """A spec for a model whose inputs and outputs were seen. `way` is `keras_file` or `builder`."""
+    trusted = ["  allow_code: true\n"] if allow_code else []
     lines = [
-        f"model:\n  {way}: {_flow(source)}\n",
+        f"model:\n  {way}: {_flow(source)}" + ("" if allow_code else "\n"),
+        *trusted,
         "dataset:                      # or npz, npy, csv, jsonl, text, tfrecord, images, python, tfds: your own data",
         "  synthetic:                  # random samples of the shapes that the model has",
         *_tensors("inputs", seen.inputs),

@@ -28,6 +28,7 @@ Words = Annotated[
 
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a spec that is there.")]
+AllowCode = Annotated[bool, typer.Option("--allow-code", help="Run the code in a saved model: only if you trust it.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing when all is well.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also show the spec, on stderr.")]
 
@@ -35,6 +36,7 @@ Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also show the sp
 def command(
     words: Words = None,
     force: Force = False,
+    allow_code: AllowCode = False,
     as_json: options.Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -55,7 +57,7 @@ def command(
     spec, source = _told(words or [])
     if spec.exists() and not force:
         raise UsageProblem(f"{spec} exists and is left as it is", hint="give another name, or --force")
-    text, unset = _text(spec, source)
+    text, unset = _text(spec, source, allow_code)
     write_whole(spec, text, hint="give another name")
     if unset:
         print(f"oomtune: {source} requires {', '.join(unset)}: set what begins with SET_ in {spec}", file=sys.stderr)
@@ -83,10 +85,12 @@ def _told(words: list[str]) -> tuple[Path, str | None]:
     return Path(specs[0] if specs else f"{stem}.yaml"), source
 
 
-def _text(spec: Path, source: str | None) -> tuple[str, tuple[str, ...]]:
+def _text(spec: Path, source: str | None, allow_code: bool) -> tuple[str, tuple[str, ...]]:
     """The spec, and what the user has to fill in."""
     from oomtune import starter
 
+    if allow_code and not (source or "").endswith(_SAVED):
+        raise UsageProblem("--allow-code is for a saved model", hint="leave it out")
     if source is None:
         return starter.starter(str(spec)), ()
     if source.endswith(".py"):
@@ -97,7 +101,7 @@ def _text(spec: Path, source: str | None) -> tuple[str, tuple[str, ...]]:
             f"{source}: expected a .keras file, module:function, a .py script, or nothing",
             hint="see: oomtune init --help",
         )
-    return _for_model(spec, way, source), ()
+    return _for_model(spec, way, source, allow_code), ()
 
 
 def _for_script(spec: Path, source: str) -> tuple[str, tuple[str, ...]]:
@@ -114,7 +118,7 @@ def _for_script(spec: Path, source: str) -> tuple[str, tuple[str, ...]]:
     return made.text, made.unset
 
 
-def _for_model(spec: Path, way: str, source: str) -> str:
+def _for_model(spec: Path, way: str, source: str, allow_code: bool) -> str:
     from oomtune import starter
     from oomtune.domain import Inspection, InspectOrder, ModelSpec
     from oomtune.trials.asking import ask
@@ -126,14 +130,14 @@ def _for_model(spec: Path, way: str, source: str) -> str:
     host = WorkerHost("spawn", {"CUDA_VISIBLE_DEVICES": "-1"})
     try:
         order = InspectOrder(
-            model=ModelSpec(builder=source) if way == "builder" else ModelSpec(keras_file=named),
+            model=ModelSpec(builder=source) if way == "builder" else ModelSpec(keras_file=named, allow_code=allow_code),
             folder=str(spec.resolve().parent),
             sequence_length=_LENGTH if way == "builder" else None,
         )
         seen = ask(host, "inspect", order, Inspection, timeout_s=_TIMEOUT_S)
     finally:
         host.close()
-    return starter.from_model(str(spec), way, named, seen)
+    return starter.from_model(str(spec), way, named, seen, allow_code=allow_code)
 
 
 def _from(spec: Path, source: str) -> str:

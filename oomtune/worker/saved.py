@@ -132,7 +132,7 @@ def _refuse_code(config: dict[str, Any], path: Path) -> None:
             continue
         raise TrialCrashed(
             f"{_KEY}: {path.name} holds {what}",
-            hint="set model.allow_code: true if you trust the file, or use a builder",
+            hint="set model.allow_code: true (oomtune init --allow-code) if you trust the file, or use a builder",
         )
 
 

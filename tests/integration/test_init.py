@@ -84,6 +84,11 @@ def test_a_spec_for_a_saved_model_probes_as_it_is(cli: Cli) -> None:
     classes = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="softmax")])
     classes.compile("sgd", "sparse_categorical_crossentropy")
     classes.save(cli.folder / "classes.keras")
+    keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: 2 * x)]).save(cli.folder / "coded.keras")
+    ran = cli("init", "coded.keras")
+    assert (ran.code, "(oomtune init --allow-code) if you trust the file" in ran.err) == (6, True)
+    assert cli("init", "coded.keras", "--allow-code").code == 0
+    assert yaml.safe_load((cli.folder / "coded.yaml").read_text())["model"]["allow_code"] is True
     assert cli("init", "classes.keras").code == 0
     targets = yaml.safe_load((cli.folder / "classes.yaml").read_text())["dataset"]["synthetic"]["targets"]
     assert targets == {"shape": [], "dtype": "int32", "max": 3}, "by the loss that it comes compiled with"
