@@ -32,6 +32,7 @@ _MOST_TRIALS = 4
 _NEAR = 1.1
 # How long the trials of one variation may take in all. What takes longer is predicted.
 _PATIENCE_S = 45.0
+_LONG_RUN_S = 6.0
 
 
 def with_proven_edge(
@@ -55,14 +56,33 @@ def with_proven_edge(
         if len(history) == _MOST_TRIALS and not fitted:
             # The climb has misled: from what the candidate took alone one comes to the edge from below.
             trial = upwards(measured.candidate.lane.at(measured.safe_batch_size(budget)))
+        elif not fitted and not compiles:
+            trial = _from_below(trial, measured.candidate.batch_size)
         # XLA compiles anew for each size.
-        trial = dataclasses.replace(trial, purpose=Purpose.SEARCH, further=() if compiles else trial.further)
+        purpose, further = _length(trial, spec, measured), () if compiles else trial.further
+        trial = dataclasses.replace(trial, purpose=purpose, further=further)
         outcome = bench.run(f"{what}, batch {trial.candidate.batch_size:,}", spec, budget, trial)
         history.append(TrialRecord(number=len(history) + 1, trial=trial, outcome=outcome))
         spent_s, last_s = spent_s + outcome.duration_s, outcome.duration_s
         if outcome.kind not in (Kind.FITS, Kind.DEVICE_OOM):
             break
     return _proven(cost, space, history, measured.candidate, budget) if len(history) > 1 else cost
+
+
+def _from_below(trial: Trial, least: int) -> Trial:
+    """The same, from a little less on: one process then mostly shows both what fits and what does not."""
+    batch = trial.candidate.batch_size
+    below = max(least, int(batch * (1 - _RESOLUTION)))
+    if below >= batch:
+        return trial
+    return dataclasses.replace(trial, candidate=trial.candidate.lane.at(below), further=(batch, *trial.further))
+
+
+def _length(trial: Trial, spec: ProbeSpec, measured: Measurement) -> Purpose:
+    """As long as a probe's answer must run, where that takes little: at the edge some steps are not like the first."""
+    grown = trial.candidate.batch_size / measured.candidate.batch_size
+    expected_s = spec.trial.confirm_steps * (measured.outcome.step_ms or 0.0) * grown / 1000
+    return Purpose.CONFIRM if expected_s <= _LONG_RUN_S else Purpose.SEARCH
 
 
 def _space(candidate: Candidate) -> SearchSpace:

@@ -46,7 +46,7 @@ def tried(
     if variation.needs_xla is not None and measured.outcome.jit_compile is not variation.needs_xla:
         return dataclasses.replace(remedy, problem="Keras does not use XLA for this model")
     cost = measured.cost(budget, micro_batches=variation.micro_batches)
-    if cost.peak_bytes <= before.peak_bytes + noise_bytes:
+    if cost.peak_bytes <= before.peak_bytes * (1 + _DOUBTFUL):
         # How far one can go with what takes more is of no use to anyone: there the prediction will do.
         own = _that_accumulates(spec, variation)
         compiles = bool(variation.needs_xla)
