@@ -28,6 +28,7 @@ from oomtune.search import frontier, next_trial
 # How closely the edge is looked for.
 _RESOLUTION = 0.04
 _MOST_TRIALS = 4
+_BELOW = 0.07
 # What a process went on to counts as run in one of its own when it had just run a batch that is not much smaller.
 _NEAR = 1.1
 # How long the trials of one variation may take in all. What takes longer is predicted.
@@ -72,7 +73,7 @@ def with_proven_edge(
 def _from_below(trial: Trial, least: int) -> Trial:
     """The same, from a little less on: one process then mostly shows both what fits and what does not."""
     batch = trial.candidate.batch_size
-    below = max(least, int(batch * (1 - _RESOLUTION)))
+    below = max(least, int(batch * (1 - _BELOW)))
     if below >= batch:
         return trial
     return dataclasses.replace(trial, candidate=trial.candidate.lane.at(below), further=(batch, *trial.further))

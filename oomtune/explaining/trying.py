@@ -18,6 +18,7 @@ _ENDED = {
 _LONGEST = 100
 # Now and then a peak is off by this much. What a remedy changes by less than that has to show twice.
 _DOUBTFUL = 0.2
+_SLOW = 3
 _LEAST_S = 60.0
 _TIMES_AS_LONG = 6
 
@@ -46,8 +47,7 @@ def tried(
     if variation.needs_xla is not None and measured.outcome.jit_compile is not variation.needs_xla:
         return dataclasses.replace(remedy, problem="Keras does not use XLA for this model")
     cost = measured.cost(budget, micro_batches=variation.micro_batches)
-    if cost.peak_bytes <= before.peak_bytes * (1 + _DOUBTFUL):
-        # How far one can go with what takes more is of no use to anyone: there the prediction will do.
+    if not _is_worse(cost, before, noise_bytes):
         own = _that_accumulates(spec, variation)
         compiles = bool(variation.needs_xla)
         cost = with_proven_edge(cost, variation.name, own, measured, budget, bench, compiles=compiles)
@@ -58,6 +58,14 @@ def tried(
         nearest = min(peaks, key=lambda peak: abs(peak - before.peak_bytes))
         cost = dataclasses.replace(cost, peak_bytes=nearest)
     return dataclasses.replace(remedy, cost=cost)
+
+
+def _is_worse(cost: Cost, before: Cost, noise_bytes: int) -> bool:
+    """Does it take more memory for sure, or more of memory and much more time? How far one can go with it is of no use
+    to anyone then, and a prediction will do."""
+    more_bytes = cost.peak_bytes - before.peak_bytes
+    slow = cost.step_ms > _SLOW * before.step_ms
+    return more_bytes > (noise_bytes if slow else _DOUBTFUL * before.peak_bytes)
 
 
 def _that_accumulates(spec: ProbeSpec, variation: Variation) -> ProbeSpec:
