@@ -66,7 +66,7 @@ class ExplainStatus(ExplainLines):
         self.status.update(f"reading the data: {samples:,} samples")
 
     def measuring(self, what: str, trial: Trial, number: int) -> None:
-        self.status.update(escape(f"measuring {what} (trial {number} of about 15)"))
+        self.status.update(escape(f"measuring {what} (trial {number} of about 30)"))
 
 
 def _shown(outcome: Outcome) -> str:

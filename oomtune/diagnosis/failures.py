@@ -21,7 +21,7 @@ _RESOURCES = (
     (Cause.LIBRARY, r"static tls block"),
     (
         Cause.KERNEL,
-        r"out_of_resources|resources requested for launch|out of resource: shared"
+        r"(?<!hsa_status_error_)out_of_resources|resources requested for launch|out of resource: shared"
         r"|shared memory (?:size )?(?:limit|required|requested|exceed)|\bin shared memory|register file"
         r"|memory space (?:[vsc]mem|sflag)",
     ),
@@ -67,7 +67,8 @@ _RUNS_OUT = re.compile(
 _STOP = re.compile(
     r"^\^C|\bgracefully stopping|^stopping \S+ ?\.\.\.|\bsending (?:signal )?(?:SIG)?(?:TERM|KILL|INT|9|15)\b(?! when)"
     r"|killing process .{0,60}with signal|^\[\d+\]\s*[+-]?\s+(?:\d+ )?terminated\b"
-    r"|^(?:zsh|bash|sh): (?:line \d+: )?terminated|\b\d+ Terminated\s+\S|oomkilled\W+false",
+    r"|^(?:zsh|bash|sh): (?:line \d+: )?terminated|\b\d+ Terminated\s+\S|oomkilled\W+false"
+    r"|\bfailed (?:liveness|startup) probe",
     re.I,
 )
 _FAILURES = (
@@ -105,7 +106,7 @@ _FAILURES = (
     (Failure(Cause.GPU_LIBRARY), r"\bptxas\b.{0,30}(?:error|exited|fatal)|compilation of ptx"),
     (
         Failure(Cause.GPU_LIBRARY, ambiguous=True),
-        r"\b(?:cu|hip|roc|mi)\w+_status_\w+|convolution algorithm|no algorithm worked|dnn implementation"
+        r"\b(?:(?:cu|hip|roc|mi)\w+|hsa)_status_\w+|convolution algorithm|no algorithm worked|dnn implementation"
         r"|blas \S+ launch failed|cudnn failed to init|cuda_error_\w+|cuda error|hip error"
         r"|nccl.{0,20}error|nccl\w+ failed|command buffer exited with error"
         r"|failed to (?:create|make|initialize) (?:\w+ )?(?:cufft|cublas|cudnn|cusolver)",

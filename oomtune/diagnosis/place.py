@@ -28,9 +28,15 @@ _ON_HOST = re.compile(r"bytes on host|pinned host|out_of_host", re.I)
 _HOST_PLACE = re.compile(r"device:CPU|/cpu:\d|allocator \(?(?:\w*host\w*|\w*cpu\w*)|\(mklcpu\)", re.I)
 # An accelerator, or the budgeted allocator that makes a CPU stand in for one: its limit is the device's.
 _DEVICE_PLACE = re.compile(r"bfc_cpu_allocator|device:(?!CPU)\w+:\d|/gpu:\d|\bhbm\b|allocator \(?gpu_\d+_bfc", re.I)
+# Tools that a compiler of kernels starts run on the host, whatever they compile for.
+_TOOL = re.compile(
+    r"\b(?:ptxas|nvlink|fatbinary|cicc|ld\.lld|lld|cc1plus) (?:fatal|error|warning)\b|\bLLVM ERROR\b", re.I
+)
 _COPIED_TO = re.compile(r"copying \w+ tensor from \S+ to \S*?(?:device:)?(cpu|gpu|\w+):\d", re.I)
 _ACCELERATOR = re.compile(
-    r"\b(?:cuda|gpu|hip|rocm|xpu|mps|npu|tpu|dml|cudnn|cublas|vram|trt|tensorrt)\w*|_gpu|device ordinal", re.I
+    r"\b(?:cuda|gpu|hip|rocm|xpu|mps|npu|tpu|dml|cudnn|cublas|vram|trt|tensorrt|hsa_status|nrt_|neuron)\w*|_gpu"
+    r"|device ordinal",
+    re.I,
 )
 # A process that was ended from outside says no more; others guess why.
 _BY_SIGNAL = re.compile(r"\bSIGKILL\b|\b(?:code|status)(?: of)?:? ?(?:137|-9)\b", re.I)
@@ -38,6 +44,7 @@ _MEMORY_ERROR = re.compile(r"MemoryError")
 
 # The first that matches decides: a place that is named, then a vendor's code, then words for the host's memory.
 _TELLS: tuple[tuple[re.Pattern[str], DiagnosisKind], ...] = (
+    (_TOOL, "host_oom"),
     (_DEVICE_PLACE, "device_oom"),
     (_HOST_PLACE, "host_oom"),
     (_ON_HOST, "host_oom"),

@@ -66,7 +66,7 @@ _REFUSED = re.compile(
     rf"|(?:memory|buffer|tensor|scratch) \(?.{{0,30}}could not be allocated|\balloc\w* of {_BYTES}.{{0,30}} fail"
     rf"|memory alloc\w* (?:has )?fail|\b[mc]alloc\w* fail|error allocating {_BYTES}"
     r"|attempting to (?:reserve|allocate) [\d.]+"
-    r"|exceeded hbm capacity|dst tensor is not initialized|memoryerrors?\b",
+    r"|available free mem\w*\s*: 0 ?mb\b|exceeded hbm capacity|dst tensor is not initialized|memoryerrors?\b",
     re.I,
 )
 # A setting or a service that is about memory, and not that it ran out.
@@ -99,7 +99,9 @@ _ENDED_FOR_MEMORY = re.compile(
     r"|memory (?:usage )?limit exceeded"
     r"|\bmem \d+\w* exceeded limit|low on resource: memory|due to (?:\w+ )?memory (?:pressure|limit)"
     r"|task \d+: out of memory|running low on memory|out-of-memory handler|all available ram"
-    r"|earlyoom.{0,20}(?:low memory|sending SIG\w+ to )|oomd.{0,40}\bkilled|\bmemorystatus\w*: killing",
+    r"|earlyoom.{0,20}(?:low memory|sending SIG\w+ to )|oomd.{0,40}\bkilled|\bmemorystatus\w*: killing"
+    # What Windows ends a process with when there is no memory, or no more may be committed.
+    r"|\b0xc000(?:0017|012d)\b|(?<!\d)-(?:1073741801|1073741523)\b",
     re.I,
 )
 # A job's state as Slurm's tools and mails show it, in full or cut to a column's width; a list of states is none.
@@ -120,7 +122,8 @@ _KILLED = re.compile(
     r"(?: with)?(?: code| status)?[\"']?[:=]?(?: of)?\s*(?:137|-9|247)\b)"
 )
 _CLAUSE_END = re.compile(r"[;.] ")
-_DENIED = re.compile(r"oomkilled\W+false", re.I)
+# Whoever kills with a reason of their own, told also after the signal, was not the kernel.
+_DENIED = re.compile(r"oomkilled\W+false|\bfailed (?:liveness|startup) probe", re.I)
 _ENDED = re.compile(r"\b(?:exited|terminated|ended|returned|died|killed)\b", re.I)
 
 
@@ -255,13 +258,13 @@ def _other_failure(text: str, frame: Frame) -> Sign | None:
 _RULES: tuple[tuple[Callable[[str, Frame], Sign | None], tuple[str, ...]], ...] = (
     (_optional, ("memory", "benign", "skipping", "tcmalloc")),
     (_of_another_resource, ()),
-    (_ended_for_memory, ("mem", "oom", "available ram", "out_of_me")),
+    (_ended_for_memory, ("mem", "oom", "available ram", "out_of_me", "0xc0", "-10737")),
     (_driver, ("memory", "alloc", "hiperror", "0x8007000e")),
     (
         _memory,
         ("memory", "alloc", "oom", "hbm", "paging", "errno 12", "enomem", "winerror", "initialized", "avail"),
     ),
-    (_stopped, ("stop", "sending", "terminated", "^c", "killing", "oomkilled")),
+    (_stopped, ("stop", "sending", "terminated", "^c", "killing", "oomkilled", "probe")),
     (_killed, ("kill", "signal 9", "137", "-9", "247", *map(str.lower, _IN_OTHER_WORDS))),
     (_bare_status, ("exhausted",)),
     (_other_failure, ()),

@@ -28,7 +28,7 @@ from oomtune.domain.data import (
     TfrecordData,
     Tokenizer,
 )
-from oomtune.domain.explanation import Cost, Explanation, Growth, TriedRemedy
+from oomtune.domain.explanation import Certainty, Cost, Explanation, Growth, TriedRemedy
 from oomtune.domain.finding import AllocatorState, Finding, FindingKind
 from oomtune.domain.result import Buckets, Fit, FrontierPoint, ProbeResult, Verdict, remat_slowdown
 from oomtune.domain.search import Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Stage, is_half
@@ -74,6 +74,7 @@ __all__ = [
     "Budget",
     "ByOutput",
     "Candidate",
+    "Certainty",
     "Change",
     "CheckResult",
     "CheckVerdict",

@@ -6,9 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oomtune.domain.anatomy import Anatomy
-from oomtune.domain.search import Budget, Candidate
+from oomtune.domain.search import Budget, Candidate, Word
 from oomtune.domain.spec import Device, ProbeSpec
 from oomtune.domain.trial import Point
+
+
+class Certainty(Word):
+    """How the largest batch is known: it ran in a process of its own, and a little more did not fit; or it ran, and a
+    larger one may too; or it did not run."""
+
+    RAN = "ran"
+    AT_LEAST = "at_least"
+    PREDICTED = "predicted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +27,8 @@ class Cost:
     peak_bytes: int
     step_ms: float
     largest_batch_size: int
-    largest_ran: bool = False
-    """Did it run, and was there no room for a larger one? Otherwise it is predicted, with care."""
+    certainty: Certainty = Certainty.PREDICTED
+    """Of the largest batch. Predictions are careful."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Where the memory goes and what each remedy would save, measured in a dozen short trials."""
+"""Where the memory goes and what each remedy would save, measured in two dozen short trials."""
 
 from oomtune.explaining.bench import ExplainObserver, SilentExplainObserver
 from oomtune.explaining.command import ExplainOptions, run_explain

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from oomtune.domain import Budget, Candidate, Cost, Outcome, ProbeSpec
 from oomtune.explaining.bench import Bench
 from oomtune.explaining.choosing import Asked, failed
+from oomtune.explaining.edge import with_proven_edge
 from oomtune.explaining.measuring import NOISE, Measurement, measure
 
 
@@ -35,8 +36,11 @@ def baseline(
     # Of their times the quickest counts: what else the machine does only adds to it.
     peak_bytes, step_ms = looked.peak_bytes or own[0].peak_bytes, min(point.step_ms for point in own)
     peaks = [peak_bytes, *(point.peak_bytes for point in own)]
+    cost = dataclasses.replace(fitting[0].cost(budget), peak_bytes=peak_bytes, step_ms=step_ms)
     return Baseline(
         measured=fitting[0],
-        cost=dataclasses.replace(fitting[0].cost(budget), peak_bytes=peak_bytes, step_ms=step_ms),
+        cost=with_proven_edge(
+            cost, "as it is", spec, fitting[0], budget, bench, compiles=bool(fitting[0].outcome.jit_compile)
+        ),
         noise_bytes=max(int(NOISE * peak_bytes), max(peaks) - min(peaks)),
     )

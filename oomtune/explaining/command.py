@@ -26,8 +26,9 @@ from oomtune.explaining.baseline import baseline
 from oomtune.explaining.bench import Bench, ExplainObserver, ForkBench
 from oomtune.explaining.choosing import GROWS, Asked, choose, failed
 from oomtune.explaining.growing import growth_of
-from oomtune.explaining.measuring import Measurement, tried
+from oomtune.explaining.measuring import Measurement
 from oomtune.explaining.remedies import variations
+from oomtune.explaining.trying import tried
 from oomtune.kept_explanations import keep_explanation
 from oomtune.preparing import (
     deciding_files,

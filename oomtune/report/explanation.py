@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oomtune.domain import Anatomy, Cost, Explanation, Growth, Held, LayerMemory, Phase, TriedRemedy
+from oomtune.domain import Anatomy, Certainty, Cost, Explanation, Growth, Held, LayerMemory, Phase, TriedRemedy
 from oomtune.spec_lines import spec_line
 from oomtune.units import format_bytes
 
@@ -24,6 +24,12 @@ _PHASES = {
     Phase.UPDATE: "while the optimizer updates the weights",
 }
 _NOTHING = "none"
+_CERTAINTIES = {Certainty.RAN: "", Certainty.AT_LEAST: "≥", Certainty.PREDICTED: "~"}
+_SAID_OF_BATCHES = {
+    Certainty.RAN: "it ran for a few steps in a process of its own, and some per cent more did not fit",
+    Certainty.AT_LEAST: "“≥” ran so too, and more may fit",
+    Certainty.PREDICTED: "“~” is predicted, with care",
+}
 # A batch that is less than this many times as large may be chance.
 _MORE = 1.1
 _IN_THE_MODEL = "in the model: GRU where it says LSTM"
@@ -192,7 +198,7 @@ def _remedy_row(remedy: TriedRemedy, explanation: Explanation) -> RemedyRow:
 
 
 def _batch(cost: Cost) -> str:
-    return f"{'' if cost.largest_ran else '~'}{cost.largest_batch_size:,}"
+    return f"{_CERTAINTIES[cost.certainty]}{cost.largest_batch_size:,}"
 
 
 def remedy_notes(explanation: Explanation) -> list[str]:
@@ -200,9 +206,9 @@ def remedy_notes(explanation: Explanation) -> list[str]:
     costs = [explanation.before, *(remedy.cost for remedy in explanation.remedies if remedy.cost)]
     notes = [f"“none”: within the {format_bytes(explanation.noise_bytes)} by which two runs of the same may differ"]
     notes = notes if any(row.saves == _NOTHING for row in remedy_rows(explanation)) else []
-    if not all(cost.largest_ran for cost in costs):
-        notes.append("“~”: predicted; the others ran, for a few steps")
-    return notes
+    seen = {cost.certainty for cost in costs}
+    said = [_SAID_OF_BATCHES[certainty] for certainty in Certainty if certainty in seen]
+    return [*notes, f"batch: {'; '.join(said)}"]
 
 
 def lines_of(remedy: TriedRemedy) -> tuple[str, ...]:

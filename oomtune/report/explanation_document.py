@@ -68,11 +68,10 @@ def _growth(growth: Growth) -> dict[str, Any]:
 
 
 def _cost(cost: Cost) -> dict[str, Any]:
-    certainty = "ran" if cost.largest_ran else "predicted"
     return {
         "peak_bytes": cost.peak_bytes,
         "step_ms": cost.step_ms,
-        "largest_batch_size": {"value": cost.largest_batch_size, "certainty": certainty},
+        "largest_batch_size": {"value": cost.largest_batch_size, "certainty": cost.certainty.value},
     }
 
 

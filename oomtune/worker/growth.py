@@ -10,7 +10,7 @@ import itertools
 
 from oomtune.domain import Finding
 from oomtune.units import format_bytes
-from oomtune.worker import holders
+from oomtune.worker import holders, users
 from oomtune.worker.catching import Catching
 from oomtune.worker.holders import Growth, Snapshot
 from oomtune.worker.progress import Progress
@@ -71,7 +71,7 @@ class GrowthWatch:
             if _goes_on(growth, caught.growth(index), self.period)
         ]
         for _, _, name, index in sorted(grew):
-            finding = _finding(caught.things[index], name, caught.lines.get(index, ""))
+            finding = _finding(caught.things[index], name, users.as_written(caught.lines.get(index, "")))
             if not any(_is_same(finding, told) for told in self.progress.findings.values()):
                 self.progress.found(finding)
 

@@ -36,17 +36,34 @@ def run(order: WorkOrder, progress: Progress) -> None:
         _climb(order, network, progress)
     else:
         _train(order, network, progress)
-    _tell_of_model(candidate, network, progress)
+    _tell_of_model(candidate, network, progress, order.device.kind)
     progress.stage = Stage.DONE
     if order.trial.further:
         progress.finish()
         _go_further(order, network, progress)
 
 
-def _tell_of_model(candidate: Candidate, network: keras.Model, progress: Progress) -> None:
-    if candidate.remat != NONE and (said := rematerialise(network, candidate.remat).missed()):
-        progress.found(Finding(kind="remat", message=f"remat {candidate.remat}: {said}"))
+def _tell_of_model(candidate: Candidate, network: keras.Model, progress: Progress, device_kind: str) -> None:
+    if candidate.remat != NONE:
+        if said := rematerialise(network, candidate.remat).missed():
+            progress.found(Finding(kind="remat", message=f"remat {candidate.remat}: {said}"))
+        if network.jit_compile and device_kind == "cpu" and (loops := _loops(network)):
+            progress.found(_in_vain(candidate.remat, loops))
     progress.parameters = network.count_params()
+
+
+def _loops(network: keras.Model) -> list[str]:
+    return [layer.name for layer in network._flatten_layers() if isinstance(layer, keras.layers.RNN)]
+
+
+def _in_vain(remat: str, loops: list[str]) -> Finding:
+    """XLA on a CPU takes all that a loop needs before any of it runs."""
+    more = f" and {len(loops) - 1} more" if len(loops) > 1 else ""
+    return Finding(
+        kind="remat",
+        message=f"remat {remat}: under XLA on a CPU it saves nothing for loops over time, such as {loops[0]}{more}",
+        hint="leave XLA out with training.jit_compile: false; there it does",
+    )
 
 
 class FitWitness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships no types

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -38,6 +39,18 @@ def frames() -> Iterator[FrameType]:
 
 def line_of(frame: FrameType) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def as_written(line: str) -> str:
+    """The line that the user wrote, where this one is of the file that AutoGraph made of it; empty if there is none."""
+    path, _, number = line.rpartition(":")
+    if "__autograph_generated_file" not in path:
+        return line
+    # It keeps what it made, each with a table of which line was made of which.
+    for made in (thing for thing in gc.get_objects() if type(thing).__name__ == "_PythonFnFactory"):
+        if origin := (getattr(made, "source_map", None) or {}).get((path, int(number))):
+            return f"{origin.loc.filename}:{origin.loc.lineno}"
+    return ""
 
 
 def definition(code: CodeType) -> str:

@@ -66,6 +66,26 @@ class NewVariables(Base):
         self.made[len(self.made)] = tf.Variable(tf.ones([30_000]))  # LINE NewVariables
         return super().train_step(data)
 
+class FromAGraph(Base):
+    kept = []
+    def train_step(self, data):
+        def keep(x):
+            self.kept.append(tf.concat([x] * 100, 0))  # LINE FromAGraph
+            return x
+        tf.py_function(keep, [data[0]], tf.float32)
+        return super().train_step(data)
+
+class Converted(FromAGraph):
+    @tf.function
+    def noted(self, x):
+        def keep(x):
+            self.kept.append(tf.concat([x] * 100, 0))  # LINE Converted
+            return x
+        return tf.py_function(keep, [x], tf.float32)
+    def train_step(self, data):
+        self.noted(data[0])
+        return keras.Model.train_step(self, data)
+
 class Counts(Base):
     step = 0
     @tf.function
@@ -152,6 +172,8 @@ def every_second(): return built(EverySecond())
 def in_a_dict(): return built(InADict())
 def one_tensor(): return built(OneTensor())
 def new_variables(): return built(NewVariables())
+def from_a_graph(): return built(FromAGraph())
+def converted(): return built(Converted())
 def counts(): return built(Counts())
 def makes_functions(): return built(MakesFunctions())
 
@@ -234,6 +256,17 @@ def test_what_grows_is_named_with_its_rate_and_the_line_that_makes_it_grow(
     assert finding.bytes_per_step == pytest.approx(per_step, rel=0.01)
     if builder != "one_tensor":  # the allocator gives that one pieces of several sizes, by turns
         assert outcome.leak_bytes_per_step == pytest.approx(per_step, rel=0.3)
+
+
+@pytest.mark.parametrize(("builder", "line"), [("from_a_graph", "FromAGraph"), ("converted", "Converted")])
+def test_what_a_graph_calls_back_has_its_line_too_as_the_user_wrote_it(
+    confirm: Confirm, folder: Path, builder: str, line: str
+) -> None:
+    outcome = confirm({"builder": f"leaky_models:{builder}"}, training__run_eagerly=False)
+    assert outcome.kind is Kind.FITS, outcome.error
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.where) == ("kept_tensors", line_of(folder, line))
+    assert "FromAGraph.kept, a list, holds 1 more tensor after each step, 200 KiB a step" in finding.message
 
 
 def test_a_model_whose_own_step_knows_no_metrics_trains_as_it_does_without_us(confirm: Confirm) -> None:

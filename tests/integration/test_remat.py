@@ -68,7 +68,7 @@ def test_gradients_statistics_and_random_states_are_those_of_one_pass(kind: str)
     assert_same(again, plain)
 
 
-@pytest.mark.parametrize("kind", [models.transformer, models.residual])
+@pytest.mark.parametrize("kind", [models.transformer, models.residual, models.lstms])
 def test_so_they_are_with_xla(kind: Callable[[], tuple[keras.Model, models.Data]]) -> None:
     names, plain, again = both_ways(*kind(), how={"jit_compile": True})
     assert names

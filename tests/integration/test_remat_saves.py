@@ -83,3 +83,26 @@ def test_a_trial_of_a_residual_network_has_a_lower_peak_with_it() -> None:
         runner.close()
     assert (plain.kind, again.kind) == (Kind.FITS, Kind.FITS), (plain.error, again.error)
     assert (again.peak_bytes or 0) < 0.75 * (plain.peak_bytes or 0)
+
+
+def test_where_it_saves_nothing_that_is_said() -> None:
+    layers = [
+        {"Input": {"shape": [8, 4]}},
+        {"LSTM": {"units": 4, "return_sequences": True}},
+        {"GRU": {"units": 4}},
+        {"Dense": {"units": 1}},
+    ]
+    spec = small_probe_spec(
+        ROOT,
+        model__layers=layers,
+        dataset__synthetic={"inputs": {"shape": [8, 4]}, "targets": {"shape": [1]}},
+        training__jit_compile=True,
+    )
+    runner = ForkRunner(spec=spec, device=CPU, budget=Budget(limit_bytes=1024**3), notice=print)
+    try:
+        outcome = runner.run(Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=8, remat="full")))
+    finally:
+        runner.close()
+    assert (outcome.kind, outcome.jit_compile) == (Kind.FITS, True), outcome.error
+    assert "XLA on a CPU it saves nothing for loops over time, such as lstm and 1 more" in outcome.findings[-1].message
+    assert "jit_compile: false" in outcome.findings[-1].hint

@@ -170,4 +170,33 @@ TOLD_OTHERWISE = [
     Text("tests that are about it", "not_oom", 2, "tests/test_memory.py::test_resource_exhausted_is_caught PASSED\ntests/test_memory.py::TestOOM::test_OutOfMemoryError SKIPPED\ncalled handle_resource_exhausted twice\n"),
 ]  # fmt: skip
 
-HARDER = [*BELOW_A_FAILURE, *SAID_IN_PASSING, *STOPPED, *OTHER_NAMES, *FURTHER, *LOGGED_BEFORE, *TOLD_OTHERWISE]
+# Compilers, other accelerators, Windows, WSL and clusters.
+ELSEWHERE = [
+    Text("Windows' code for no memory", "host_oom", 0, "Epoch 1/10\n  13/1250 [..............................] - ETA: 9:11 - loss: 0.6931\r\n\r\nProcess finished with exit code -1073741801 (0xC0000017)\r\n"),
+    Text("Windows' code for a library", "not_oom", 3, "Process finished with exit code -1073741515 (0xC0000135)\n"),
+    Text("an assembler of kernels", "host_oom", 0, f"2026-02-03 10:11:12.1: E external/local_xla/xla/service/gpu/nvptx_compiler.cc:795] ptxas fatal   : Memory allocation failure\n{_TRACE}jaxlib.xla_extension.XlaRuntimeError: INTERNAL: ptxas exited with non-zero error code 65280, output: ptxas fatal   : Memory allocation failure\n"),
+    Text("a compiler of kernels", "host_oom", 0, "LLVM ERROR: out of memory\nAllocation failed\nStack dump without symbol names\nAborted (core dumped)\n"),
+    Text("a replica of a cloud", "host_oom", 0, "The replica workerpool0-0 ran out-of-memory and exited with a non-zero status of 9(SIGKILL).\n"),
+    Text("a queue of ROCm", "device_oom", 0, ":0:rocdevice.cpp            :2881: 812934 us: [pid:411 tid:0x7f1] Callback: Queue 0x7f00 aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources. Code: 0x1008 Available Free mem : 0 MB\nAborted (core dumped)\n"),
+    Text("a queue of ROCm, after the driver", "device_oom", 0, "2026-03-01 08:00:01.2: E external/local_xla/xla/stream_executor/rocm/rocm_driver.cc:1012] failed to allocate 1.50GiB (1610612736 bytes) from device: HIP_ERROR_OutOfMemory\n:0:rocdevice.cpp :2881: Callback: Queue 0x7f00 aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources. Code: 0x1008\n"),
+    Text("a queue of ROCm, and nothing else", "not_oom", 3, "Callback: Queue 0x7f00 aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources. Available Free mem : 30214 MB\nAborted (core dumped)\n"),
+    Text("a core of Neuron", "device_oom", 0, f"{_TRACE}RuntimeError: NRT_RESOURCE: nrt_tensor_allocate status=4: Failed to allocate 2147483648 bytes (usage: tensors) on ND 0:NC 1\n"),
+    Text("a socket of NCCL", "not_oom", 3, f"{_TRACE}tensorflow.python.framework.errors_impl.InternalError: NCCL: unhandled system error. ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.\nLast error:\nsocketStartConnect: Connect to 10.0.0.4<41213> failed\n"),
+    Text("a probe of Kubernetes", "not_oom", 3, "    Last State:     Terminated\n      Reason:       Error\n      Exit Code:    137\nEvents:\n  Warning  Unhealthy  kubelet  Liveness probe failed: HTTP probe failed with statuscode: 500\n  Normal   Killing    kubelet  Container trainer failed liveness probe, will be restarted\n"),
+    Text("a probe of Kubernetes, and memory", "host_oom", 0, "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137\nEvents:\n  Normal   Killing    kubelet  Container trainer failed liveness probe, will be restarted\n"),
+    Text("a slice of a card that is not there", "not_oom", 3, f"MIG 1g.5gb device 0: memory 4864 MiB total, 4864 MiB free\n{_TRACE}RuntimeError: expected a GPU, got []\n"),
+    Text("WSL", "not_oom", 3, f"{_BAR}Catastrophic failure\nError code: Wsl/Service/E_UNEXPECTED\n"),
+    Text("Keras on JAX", "not_oom", 3, f"W external/xla/xla/service/gpu/compiler.cc:10] using 42% of device memory\n{_TRACE}jaxlib.xla_extension.XlaRuntimeError: INTERNAL: cuDNN launch failure: CUDNN_STATUS_MAPPING_ERROR\n"),
+    Text("a loader that could not fork", "host_oom", 0, f"Exception in thread Thread-4:\n{_TRACE}OSError: [Errno 12] Cannot allocate memory\n"),
+]  # fmt: skip
+
+HARDER = [
+    *BELOW_A_FAILURE,
+    *SAID_IN_PASSING,
+    *STOPPED,
+    *OTHER_NAMES,
+    *FURTHER,
+    *LOGGED_BEFORE,
+    *TOLD_OTHERWISE,
+    *ELSEWHERE,
+]

@@ -18,6 +18,7 @@ from oomtune.domain import (
     Anatomy,
     Budget,
     Candidate,
+    Certainty,
     Cost,
     Explanation,
     Held,
@@ -102,12 +103,12 @@ def explained(asked: Asked | None = None, bench: FakeBench | None = None, **over
     return explain(spec, CPU, BUDGET, asked or Asked(), bench or FakeBench())
 
 
-def test_a_spec_is_explained_where_it_takes_half_of_the_budget_in_a_dozen_trials_or_so() -> None:
+def test_a_spec_is_explained_where_it_takes_half_of_the_budget_in_two_dozen_trials_or_so() -> None:
     bench = FakeBench()
     explanation = explained(bench=bench)
     assert explanation.candidate.sequence_length == 128
     assert 0.4 < explanation.before.peak_bytes / BUDGET.budget_bytes <= 0.5
-    assert explanation.trials == len(bench.ran) <= 15
+    assert explanation.trials == len(bench.ran) <= 25
     assert [trial.dissected for _, trial in bench.ran].count(True) == 1
 
 
@@ -156,7 +157,7 @@ def test_remedies_are_measured_at_the_same_candidate_and_the_one_that_allows_mos
     assert cost["rematerialisation"].peak_bytes == (10 + batch / 2) * MIB
     assert 0.96 * 180 <= cost["rematerialisation"].largest_batch_size <= 180
     assert 0.96 * 90 <= explanation.before.largest_batch_size <= 90
-    assert explanation.before.largest_ran
+    assert explanation.before.certainty is Certainty.RAN
     allowed = [remedy.cost.largest_batch_size for remedy in explanation.remedies if remedy.cost]
     assert allowed == sorted(allowed, reverse=True)
     assert explanation.remedies[-1].name == "XLA on"
