@@ -120,6 +120,8 @@ def _run(
 
     try:
         result, ran = run_trials(result, _what_to_run(result, subject, loaded), runner, observer)
+        if result.verdict is CheckVerdict.BROKEN:
+            result = dataclasses.replace(result, where=subject.where_broken(result.problem))
         if tuned is not None:
             changes = changes_since(tuned, subject.document, result, place, runner.environment)
             result = dataclasses.replace(result, changes=changes)
