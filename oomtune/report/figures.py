@@ -175,7 +175,7 @@ def _left_out(lanes: Sequence[Figure]) -> str:
     """What a reader is told of lanes that are not drawn at first."""
     shown = sum(lane["shown"] for lane in lanes)
     return (
-        "" if shown == len(lanes) else f" Drawn are {shown} of {len(lanes)} lanes, the others when they are asked for."
+        "" if shown == len(lanes) else f" At first {shown} of {len(lanes)} lanes are drawn, the others when asked for."
     )
 
 
