@@ -231,7 +231,9 @@ def test_names_of_any_length_are_cut_to_what_there_is_room_for(page: Page, tmp_p
     page.open(path, width=width)
     assert page.run(OUTSIDE) == 0
     assert page.run("return document.documentElement.scrollWidth - innerWidth") == 0
-    names = page.run("return [...document.querySelectorAll('[data-plot=frontier] .legendtext')].map(t => t.textContent)")
+    names = page.run(
+        "return [...document.querySelectorAll('[data-plot=frontier] .legendtext')].map(t => t.textContent)"
+    )
     assert [name[-1] for name in names if "\u2026" in name] == ["1", "2"]
     page.screenshot(f"report-long-{width}")
 
