@@ -9,7 +9,7 @@ from typing import Any
 from oomtune.api import write_answer
 from oomtune.checking.changes import changes_since
 from oomtune.checking.options import CheckOptions
-from oomtune.checking.origin import as_edited, edits_since, load_edited
+from oomtune.checking.origin import as_edited, edited_here, edits_since, load_edited
 from oomtune.checking.place import Place, find_place
 from oomtune.checking.running import run_trials
 from oomtune.checking.subject import Subject, candidate_of, check_buckets, read_subject, trials_of
@@ -144,4 +144,6 @@ def _as_searched(subject: Subject, place: Place, options: CheckOptions) -> Loade
         flags["device.kind"] = ("--allow-device-change", kind)
     if subject.taken_over is not None:
         return load_edited(subject, subject.taken_over, options, flags)
-    return load_spec(subject.path, settings=options.settings, flags=flags)
+    loaded = load_spec(subject.path, settings=options.settings, flags=flags)
+    overridden = dict.fromkeys((*loaded.overridden, *edited_here(subject)))
+    return dataclasses.replace(loaded, overridden=tuple(overridden))
