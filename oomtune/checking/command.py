@@ -16,7 +16,15 @@ from oomtune.checking.subject import Subject, candidate_of, check_buckets, read_
 from oomtune.checking.updating import update
 from oomtune.domain import Budget, CheckResult, CheckVerdict, ProbeResult, Trial
 from oomtune.observer import Observer, SilentObserver
-from oomtune.preparing import deciding_files, needed, pinned_environment, started_worker, versions, with_its_data
+from oomtune.preparing import (
+    deciding_files,
+    located,
+    needed,
+    pinned_environment,
+    started_worker,
+    versions,
+    with_its_data,
+)
 from oomtune.spec import LoadedSpec, load_spec
 from oomtune.trials.host import WorkerHost
 from oomtune.trials.process import ForkRunner
@@ -120,8 +128,9 @@ def _run(
 
     try:
         result, ran = run_trials(result, _what_to_run(result, subject, loaded), runner, observer)
-        if result.verdict is CheckVerdict.BROKEN:
-            result = dataclasses.replace(result, where=subject.where_broken(result.problem))
+        if result.verdict is CheckVerdict.BROKEN and result.problem is not None:
+            problem = located(result.problem, loaded)
+            result = dataclasses.replace(result, problem=problem, where=problem.where or loaded.place("model"))
         if tuned is not None:
             changes = changes_since(tuned, subject.document, result, place, runner.environment)
             result = dataclasses.replace(result, changes=changes)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oomtune.checking.options import CheckOptions
-from oomtune.domain import Candidate, Purpose, Trial, TrialError
+from oomtune.domain import Candidate, Purpose, Trial
 from oomtune.errors import UsageProblem
 from oomtune.spec import Document, LoadedSpec, load_spec, read_document
 from oomtune.tuned import TunedConfig, load_tuned
 from oomtune.writing import check_writable
-
-_ENTRY = re.compile(r"\w+(\.\w+|\[\d+\])*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +29,6 @@ class Subject:
     def where(self) -> str:
         """The line that names the batch size."""
         return self.document.place(("search", "batch_size") if self.tuned is None else ("tuned", "batch_size"))
-
-    def where_broken(self, error: TrialError | None) -> str:
-        """The line of the entry that an error begins with, such as `model.layers[2]`; of the model if with none."""
-        named = _ENTRY.match(error.message if error else "")
-        words = re.findall(r"\w+", named[0]) if named else ()
-        path = tuple(int(word) if word.isdigit() else word for word in words)
-        return self.document.place(path if path[:1] and path[0] in self.document.values else ("model",))
 
 
 def read_subject(path: Path, options: CheckOptions) -> Subject:

@@ -202,6 +202,13 @@ def test_a_broken_model_is_exit_six_and_its_own_error(checked: Checked) -> None:
     assert (ran.code, ran.document["verdict"]) == (6, "broken")
     assert "my model is broken" in ran.document["error"]["message"]
     assert f"::error file={path},line={path.read_text().splitlines().index('model:') + 1}," in ran.err
+    layers = [{"Input": {"shape": [64]}}, {"Dense": {"units": 1, "activation": "none"}}]
+    path = checked.change(lambda values: values.update(model={"layers": layers}))
+    ran = checked.cli("check", path, "--json", env={"GITHUB_ACTIONS": "true"})
+    line = path.read_text().splitlines().index("  - Dense:") + 1
+    assert (ran.code, ran.document["error"]["where"]) == (6, f"{path}:{line}")
+    assert f"::error file={path},line={line}," in ran.err
+    assert f"oomtune: {path}:{line}: model.layers[1] (Dense)" in ran.err
     before = checked.tuned.read_bytes()
     kept = checked.cli("check", checked.tuned, "--junit", checked.tuned)
     assert kept.code == 2

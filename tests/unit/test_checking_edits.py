@@ -15,7 +15,7 @@ from oomtune.checking.origin import Edits, as_edited, edited_here, edits_since
 from oomtune.checking.place import Place
 from oomtune.checking.subject import check_buckets, read_subject
 from oomtune.devices import Resolved
-from oomtune.domain import Budget, CheckResult, CheckVerdict, TrialError
+from oomtune.domain import Budget, CheckResult, CheckVerdict
 from oomtune.errors import UsageProblem
 from oomtune.report.check_words import what_was_edited, words
 from oomtune.spec import digest_of, load_spec
@@ -188,22 +188,3 @@ def test_an_answer_that_was_never_confirmed_is_held_against_nothing_and_said_to_
     failed = words(dataclasses.replace(result, verdict=CheckVerdict.DOES_NOT_FIT))
     assert "no longer" not in failed.sentence
     assert "never confirmed" in failed.sentence
-
-
-@pytest.mark.parametrize(
-    ("message", "text"),
-    [
-        ("model.layers[2] (Dense): units are negative", "- Dense: {units: -1}"),
-        ("dataset.synthetic.inputs has samples of (3,), and the model takes (4,)", "inputs: {shape: [3]}"),
-        ("training.loss: no such loss", "training: {loss: nothing}"),
-        ("RuntimeError: my model is broken", "model:"),
-    ],
-)
-def test_a_broken_model_is_said_of_the_line_that_its_error_names(tmp_path: Path, message: str, text: str) -> None:
-    path = tmp_path / "model.yaml"
-    path.write_text(
-        "search: {batch_size: 4}\ntraining: {loss: nothing}\nmodel:\n  layers:\n  - Input: {shape: [4]}\n  - Flatten\n"
-        "  - Dense: {units: -1}\ndataset:\n  synthetic:\n    inputs: {shape: [3]}\n    targets: {shape: [1]}\n"
-    )
-    where = read_subject(path, CheckOptions()).where_broken(TrialError(code="raised", message=message))
-    assert path.read_text().splitlines()[int(where.rpartition(":")[2]) - 1].strip() == text

@@ -278,6 +278,12 @@ def test_a_formula_in_an_error_is_no_formula_in_a_table(result: ProbeResult) -> 
     assert list(csv.DictReader(io.StringIO(shown)))[-1]["error"] == "'=HYPERLINK(1)"
 
 
+def test_an_error_that_is_a_sentence_ends_with_one_stop() -> None:
+    error = dataclasses.replace(FailingDevice.error, message="the output size is zero.")
+    failed = dataclasses.replace(finished(device_class=FailingDevice), problem=error)
+    assert verdict_words(failed).sentence == "A trial failed, and memory is not why: the output size is zero."
+
+
 @pytest.mark.parametrize(
     ("ended", "verdict", "failures", "errors"),
     [
