@@ -86,6 +86,8 @@ def test_completion_that_can_not_be_installed_is_said_to_be_so(cli: Cli, tmp_pat
 def test_help_shows_no_types_of_python(command: str, cli: Cli) -> None:
     told = cli(command, "--help", env={"COLUMNS": "80"}).out
     assert [word for word in ("<list", "<path", "<str", "Path]") if word in told] == []
+    assert "{" not in told.partition("\n")[0]
+    assert max(map(len, told.splitlines())) <= 80
 
 
 def test_the_help_of_check_has_every_exit_code_and_an_example_of_each_way_to_use_it(cli: Cli) -> None:
