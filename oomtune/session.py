@@ -24,6 +24,7 @@ from oomtune.domain import (
 from oomtune.observer import Observer
 from oomtune.search import best_fit, buckets_found, frontier, next_larger, next_trial_of_all, refused_precisions
 from oomtune.trials.runner import Runner, TimeUp
+from oomtune.units import format_count
 
 
 class RecordKeeper(Protocol):
@@ -160,13 +161,15 @@ def _stopped(before: Trial | None, code: str, trials: int) -> tuple[Verdict, Tri
     """How a search ends that was stopped before this trial. The answer needs none that is only to be timed."""
     if before is not None and before.for_time:
         return Verdict.TUNED, None
-    problem = TrialError(code=code, message=f"stopped by --{code.replace('_', '-')} after {trials} more trials")
+    problem = TrialError(
+        code=code, message=f"stopped by --{code.replace('_', '-')} after {format_count(trials, 'more trial')}"
+    )
     return Verdict.STOPPED, problem
 
 
 def _interrupted(trials: int) -> TrialError:
     return TrialError(
         code="interrupted",
-        message=f"interrupted; {trials} trials are kept",
+        message=f"interrupted; the ledger keeps {format_count(trials, 'trial')}",
         hint="the same command goes on from there",
     )

@@ -104,7 +104,7 @@ def _evidence(result: ProbeResult) -> dict[str, Any]:
         evidence["stopped"] = result.problem.message
     evidence |= {"device": device, "peak_bytes": best.peak_bytes}
     if best.confirmed_step_ms and best.samples_per_second:
-        evidence["step_ms"] = round(best.confirmed_step_ms, 3)
+        evidence["step_ms"] = best.confirmed_step_ms
         evidence["samples_per_second"] = round(best.samples_per_second, 1)
     if result.remat_slowdown is not None:
         evidence["remat_slowdown"] = round(result.remat_slowdown, 3)

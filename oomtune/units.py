@@ -60,6 +60,11 @@ def format_bytes_apart(size: int, other: int) -> tuple[str, str]:
     return f"{size:,} B", f"{other:,} B"
 
 
+def format_count(many: int, what: str) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"
+
+
 def format_ms(milliseconds: float) -> str:
     """What a step takes."""
     return f"{milliseconds:,.1f} ms"

@@ -9,14 +9,22 @@ from typing import Any
 from oomtune.api import write_answer
 from oomtune.checking.changes import changes_since
 from oomtune.checking.options import CheckOptions
-from oomtune.checking.origin import as_edited, edits_since, load_edited
+from oomtune.checking.origin import as_edited, edited_here, edits_since, load_edited
 from oomtune.checking.place import Place, find_place
 from oomtune.checking.running import run_trials
 from oomtune.checking.subject import Subject, candidate_of, check_buckets, read_subject, trials_of
 from oomtune.checking.updating import update
 from oomtune.domain import Budget, CheckResult, CheckVerdict, ProbeResult, Trial
 from oomtune.observer import Observer, SilentObserver
-from oomtune.preparing import deciding_files, needed, pinned_environment, started_worker, versions, with_its_data
+from oomtune.preparing import (
+    deciding_files,
+    located,
+    needed,
+    pinned_environment,
+    started_worker,
+    versions,
+    with_its_data,
+)
 from oomtune.spec import LoadedSpec, load_spec
 from oomtune.trials.host import WorkerHost
 from oomtune.trials.process import ForkRunner
@@ -120,6 +128,9 @@ def _run(
 
     try:
         result, ran = run_trials(result, _what_to_run(result, subject, loaded), runner, observer)
+        if result.verdict is CheckVerdict.BROKEN and result.problem is not None:
+            problem = located(result.problem, loaded)
+            result = dataclasses.replace(result, problem=problem, where=problem.where or loaded.place("model"))
         if tuned is not None:
             changes = changes_since(tuned, subject.document, result, place, runner.environment)
             result = dataclasses.replace(result, changes=changes)
@@ -142,4 +153,6 @@ def _as_searched(subject: Subject, place: Place, options: CheckOptions) -> Loade
         flags["device.kind"] = ("--allow-device-change", kind)
     if subject.taken_over is not None:
         return load_edited(subject, subject.taken_over, options, flags)
-    return load_spec(subject.path, settings=options.settings, flags=flags)
+    loaded = load_spec(subject.path, settings=options.settings, flags=flags)
+    overridden = dict.fromkeys((*loaded.overridden, *edited_here(subject)))
+    return dataclasses.replace(loaded, overridden=tuple(overridden))

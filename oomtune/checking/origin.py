@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,8 +92,35 @@ def load_edited(subject: Subject, source: Path, options: CheckOptions, flags: Ma
     return load_spec(source, settings=options.settings, flags={**then, **flags})
 
 
+def edited_here(subject: Subject) -> list[str]:
+    """The dotted keys of what was edited in the tuned config itself: an update searches and keeps that, and it is no
+    edit of the spec later on."""
+    source, values = subject.loaded.source, without_answer(subject.document)
+    edits = edits_since(subject)
+    if source is None or not (edits.file_edited and edits.lines):
+        return []
+    now = read_document(source)
+    _set_alike(now, values, _overridden(subject))
+    return list(_different(values, now.values))
+
+
+def _different(one: Any, other: Any, at: tuple[str, ...] = ()) -> Iterator[str]:
+    """The dotted keys at which two specs differ, as deep as there is something to compare."""
+    pairs: list[tuple[Any, Any, Any]] = []
+    if isinstance(one, dict) and isinstance(other, dict):
+        pairs = [(key, one.get(key), other.get(key)) for key in {**one, **other}]
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = [(place, *both) for place, both in enumerate(zip(one, other, strict=True))]
+    if not pairs or any("." in str(key) for key, *_ in pairs):  # such a key has no dotted form
+        pairs = []
+        if one != other:
+            yield ".".join(at)
+    for key, ours, theirs in pairs:
+        yield from _different(ours, theirs, (*at, str(key)))
+
+
 def _overridden(subject: Subject) -> list[str]:
-    """The dotted keys that flags had set when the answer was found."""
+    """The dotted keys that were not the spec's own when the answer was found."""
     keys = subject.tuned.evidence.get("overridden") if subject.tuned is not None else None
     return [str(key) for key in keys or ()]
 

@@ -18,7 +18,7 @@ import typer
 from oomtune import __version__
 from oomtune.cli import check, diagnose, doctor, explain, init, probe, report, schema
 from oomtune.cli.commands import Command, Commands
-from oomtune.cli.completing import ask_for_a_named_shell
+from oomtune.cli.completing import shell_set_up
 from oomtune.cli.stdout import be_patient, to_nowhere
 from oomtune.errors import INTERRUPTED, OomtuneError, OutputNotWritable, SpecProblem, TrialCrashed, UsageProblem
 
@@ -40,15 +40,15 @@ app.command("diagnose", cls=Command, short_help="Read a crash log: out of memory
     diagnose.command
 )
 app.command("report", cls=Command, short_help="Draw a finished probe again; list, compare, clean up.")(report.command)
-app.command("doctor", cls=Command, short_help="Show this machine's hardware and limits.")(doctor.command)
+app.command("doctor", cls=Command, short_help="Show the hardware and limits of this machine.")(doctor.command)
 app.command("init", cls=Command, short_help="Write a commented starter spec.")(init.command)
 app.command("schema", cls=Command, short_help="Print the JSON Schema of a spec, or say what is wrong with specs.")(
     schema.command
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:  # a shell that completes what comes after it asks too
         print(f"oomtune {__version__}")
         raise typer.Exit
 
@@ -90,9 +90,11 @@ def main() -> NoReturn:
 
 def _run() -> int:
     """Run the command that was asked for; an answer that nobody can receive is not an answer."""
-    ask_for_a_named_shell(sys.argv[1:])
+    set_up = shell_set_up(sys.argv[1:])
     try:
-        code = app(prog_name="oomtune", standalone_mode=False)
+        if set_up is not None:
+            print(set_up)
+        code = 0 if set_up is not None else app(prog_name="oomtune", standalone_mode=False)
         sys.stdout.flush()
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF):
@@ -157,7 +159,7 @@ def _tell(error: OomtuneError, exit_code: int) -> None:
     for line in str(error).splitlines():
         print(f"oomtune: {line}", file=sys.stderr)
     if isinstance(error, SpecProblem) and len(error.problems) > 1:
-        print(f"oomtune: {len(error.problems)} problems in this spec", file=sys.stderr)
+        print(f"oomtune: {len(error.problems)} problems in all", file=sys.stderr)
     for line in error.hint.splitlines():
         print(f"  {line}", file=sys.stderr)
     if "--json" in _words():

@@ -133,7 +133,8 @@ def _tell(result: CheckResult, *, as_json: bool, no_color: bool) -> int:
 
     if result.problem is not None and result.exit_code:
         print(result.problem.traceback, end="", file=sys.stderr)
-        print(f"oomtune: {result.problem.message}", file=sys.stderr)
+        where = f"{result.problem.where}: " if result.problem.where else ""
+        print(f"oomtune: {where}{result.problem.message}", file=sys.stderr)
     if as_json:
         print(json.dumps(check_document(result)))
         return result.exit_code

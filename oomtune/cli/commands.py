@@ -23,7 +23,10 @@ class Commands(typer.core.TyperGroup):
 
 
 class Command(typer.core.TyperCommand):
-    """One command, whose help calls its arguments what the usage does: `SPEC`, and not `SPEC <list[str]>`."""
+    """One command, whose help and usage call an argument the same: `SPEC`, not `SPEC <list[str]>` or `{SPEC}`."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [re.sub(r"^\{(.+)\}$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         write = formatter.write_dl

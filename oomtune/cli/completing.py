@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 
-from oomtune.errors import UsageProblem
+from oomtune.errors import OutputNotWritable, UsageProblem
 
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
+_PROGRAM = "oomtune"
+_ASKED = "_OOMTUNE_COMPLETE"
+# Typer's script only sets completion up when zsh loads it, which it does to answer the first Tab of a session.
+_FIRST_TAB = """
+
+if [[ $funcstack[1] == _oomtune ]]; then
+  _oomtune_completion "$@"
+fi"""
 
 
 def devices(incomplete: str) -> list[str]:
@@ -32,17 +39,41 @@ def _beginning(incomplete: str, values: Iterable[str]) -> list[str]:
     return [incomplete + value[len(incomplete) :] for value in values if value.lower().startswith(incomplete.lower())]
 
 
-def ask_for_a_named_shell(words: Sequence[str]) -> None:
-    """Typer shows and installs what is for the shell that it runs in, and takes no notice of one that is named. To be
-    shown another's is asked as that shell's own set-up would ask, through the environment."""
+def shell_set_up(words: Sequence[str]) -> str | None:
+    """What to say where completion is to be shown or installed, for the shell that is named or the one that this runs
+    in; None where something else is asked for. Typer's own options take no name."""
     match words:
-        case ["--show-completion", shell] if shell in SHELLS:
-            os.environ["_OOMTUNE_COMPLETE"] = f"source_{shell}"
-        case ["--show-completion", shell]:
-            raise UsageProblem(f"--show-completion {shell}: no such shell", hint=f"expected {', '.join(SHELLS)}")
-        case ["--install-completion", shell]:
-            raise UsageProblem(
-                f"--install-completion {shell}: it is installed for the shell that it is run in, and takes no name",
-                hint=f"leave the name out, or put what this prints where {shell} reads it: "
-                f"oomtune --show-completion {shell}",
-            )
+        case ["--show-completion" as flag, *named] if len(named) < 2:
+            return _script(_shell(flag, named))
+        case ["--install-completion" as flag, *named] if len(named) < 2:
+            return _installed(_shell(flag, named))
+    return None
+
+
+def _shell(flag: str, named: Sequence[str]) -> str:
+    from typer._completion_shared import _get_shell_name
+
+    shell = named[0] if named else _get_shell_name()
+    if shell in SHELLS:
+        return shell
+    said = f"{flag} {shell}: no such shell" if named else f"{flag}: {shell or 'no shell'} is what this runs in"
+    raise UsageProblem(said, hint=f"name one: {', '.join(SHELLS)}")
+
+
+def _script(shell: str) -> str:
+    from typer._completion_shared import get_completion_script
+
+    script = get_completion_script(prog_name=_PROGRAM, complete_var=_ASKED, shell=shell)
+    return script + _FIRST_TAB if shell == "zsh" else script
+
+
+def _installed(shell: str) -> str:
+    from typer._completion_shared import install
+
+    try:
+        _, path = install(shell=shell, prog_name=_PROGRAM, complete_var=_ASKED)
+        if shell == "zsh":
+            path.write_text(_script(shell), encoding="utf-8")
+    except OSError as error:
+        raise OutputNotWritable(f"{error.filename} can't be written: {error.strerror}") from None
+    return f"{shell} completion is in {path}; a shell that is started now has it"

@@ -150,7 +150,7 @@ def _list(named: list[str], *, as_json: bool, quiet: bool, verbose: bool, no_col
         return
     from rich.text import Text
 
-    from oomtune.units import format_bytes
+    from oomtune.units import format_bytes, format_count
 
     console = options.console_for("stdout", no_color=no_color)
     if not found and not quiet:
@@ -161,7 +161,7 @@ def _list(named: list[str], *, as_json: bool, quiet: bool, verbose: bool, no_col
         facts = (
             entry["verdict"],
             entry["best"],
-            f"{entry['trials']} trials",
+            format_count(entry["trials"], "trial"),
             entry["at"],
             format_bytes(one.size_bytes),
             f"of {entry['spec_path']}" if verbose and entry["spec_path"] else None,
@@ -203,7 +203,7 @@ def _entry(one: LedgerFile) -> dict[str, Any]:
 
 def _clean(named: list[str], older_than: str, *, as_json: bool, quiet: bool) -> None:
     from oomtune.archive import clean
-    from oomtune.units import format_bytes, parse_seconds
+    from oomtune.units import format_bytes, format_count, parse_seconds
 
     try:
         seconds = parse_seconds(older_than)
@@ -219,7 +219,8 @@ def _clean(named: list[str], older_than: str, *, as_json: bool, quiet: bool) -> 
         print(path)
     if not quiet:
         freed = format_bytes(cleaned.freed_bytes)
-        print(f"removed {len(cleaned.removed)} files that were older than {older_than}, {freed}")
+        files = format_count(len(cleaned.removed), "file")
+        print(f"removed {files} older than {older_than}, {freed}")
 
 
 def _compare(first: str, second: str, *, as_json: bool, no_color: bool) -> None:

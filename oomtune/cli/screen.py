@@ -16,7 +16,7 @@ from oomtune.domain import Budget, Device, Lane, ProbeSpec, Trial, TrialRecord
 from oomtune.report.terminal import trial_line, trial_table
 from oomtune.search import best_fit, time_ahead_s
 from oomtune.search.evidence import lane_views
-from oomtune.units import format_bytes, format_seconds
+from oomtune.units import format_bytes, format_count, format_seconds
 
 _ROWS = 14
 
@@ -41,7 +41,7 @@ class LineScreen:
         self.budget = budget
         self._say(headline(spec, device, budget))
         if earlier:
-            self._say(f"going on from {earlier} trials in the ledger")
+            self._say(f"going on from {format_count(earlier, 'trial')} in the ledger")
 
     def data_read(self, samples: int, share: float) -> None:
         """What it was like is told when all is read."""
@@ -94,7 +94,7 @@ class LiveScreen:
         self.spec, self.budget = spec, budget
         self.title = headline(spec, device, budget)
         if earlier:
-            self.notice(f"going on from {earlier} trials in the ledger")
+            self.notice(f"going on from {format_count(earlier, 'trial')} in the ledger")
 
     def data_read(self, samples: int, share: float) -> None:
         self.title = f"reading the data: {samples:,} samples"

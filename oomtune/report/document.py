@@ -216,7 +216,7 @@ def trial_document(record: TrialRecord, entry: TrialEntry) -> dict[str, Any]:
         "stage": outcome.stage.value,
         "peak_bytes": run.peak_bytes,
         "step_ms": run.step_ms,
-        "duration_s": round(outcome.duration_s, 3),
+        "duration_s": outcome.duration_s,
         "points": [_point_document(point) for point in outcome.points],
         **_further_document(outcome),
         **({"findings": [dataclasses.asdict(found) for found in outcome.findings]} if outcome.findings else {}),

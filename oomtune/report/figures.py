@@ -14,7 +14,7 @@ from oomtune.report.lanes import apart_from_length, edge_words, fitted_lines
 from oomtune.report.model import length_histogram
 from oomtune.report.runs import Run, runs
 from oomtune.report.verdict import capital
-from oomtune.units import format_bytes, format_ms
+from oomtune.units import format_bytes, format_count, format_ms
 
 _UNITS = (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024), ("B", 1))
 _MOST_SHOWN = 4
@@ -105,8 +105,9 @@ def trials(result: ProbeResult) -> Figure | None:
         )
     budget = result.budget
     ended = [(ending.words, sum(bar["ending"] == ending.key for bar in bars)) for ending in Ending]
+    counts = ", ".join(f"{many} {words}" for words, many in ended if many)
     summary = (
-        f"{len(bars)} trials by how they ended: {', '.join(f'{many} {words}' for words, many in ended if many)}. "
+        f"{format_count(len(bars), 'trial')} by how they ended: {counts}. "
         f"The limit is {format_bytes(budget.limit_bytes)}, the budget {format_bytes(budget.budget_bytes)}. "
         "Out of memory is drawn at the limit where the peak is not known."
     )
@@ -175,7 +176,7 @@ def _left_out(lanes: Sequence[Figure]) -> str:
     """What a reader is told of lanes that are not drawn at first."""
     shown = sum(lane["shown"] for lane in lanes)
     return (
-        "" if shown == len(lanes) else f" Drawn are {shown} of {len(lanes)} lanes, the others when they are asked for."
+        "" if shown == len(lanes) else f" At first {shown} of {len(lanes)} lanes are drawn, the others when asked for."
     )
 
 

@@ -10,7 +10,7 @@ from oomtune.report.marks import COMMENT
 from oomtune.report.model import answer_rows, length_rows
 from oomtune.report.runs import TrialEntry, trial_entries
 from oomtune.report.verdict import verdict_words
-from oomtune.units import format_bytes, format_ms
+from oomtune.units import format_bytes, format_count, format_ms
 
 
 def markdown_page(result: ProbeResult, *, tuned_text: str = "") -> str:
@@ -79,7 +79,13 @@ def _trials(result: ProbeResult) -> list[str]:
         ("of the limit", ":"), ("step", ":"), ("samples/s", ":"), ("took", ":"),
     )  # fmt: skip
     rows = [_trial(entry, result) for entry in entries]
-    return ["", f"<details><summary>{len(rows)} trials</summary>", *_table(*columns, rows=rows), "", "</details>"]
+    return [
+        "",
+        f"<details><summary>{format_count(len(rows), 'trial')}</summary>",
+        *_table(*columns, rows=rows),
+        "",
+        "</details>",
+    ]
 
 
 def _trial(entry: TrialEntry, result: ProbeResult) -> tuple[str, ...]:

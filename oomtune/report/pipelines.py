@@ -56,7 +56,7 @@ def told_of(result: CheckResult) -> Told:
         hint=said.hint,
         ending="" if result.exit_code == 0 else "failure" if result.exit_code == 4 else "error",
         grave=result.verdict is not CheckVerdict.USES_MORE,
-        line=_line(result.where),
+        line=_line(result.where, result.path),
         rows=tuple(rows(result)),
         short=_short(result),
         changed=(*map(str, result.changes), *((edited,) if result.spec_diff else ())),
@@ -94,13 +94,14 @@ def told_of_error(path: str, error: OomtuneError) -> Told:
         hint=error.hint,
         ending="error",
         traceback=error.traceback if isinstance(error, TrialCrashed) else "",
-        line=_line(where) if where.startswith(path) else None,
+        line=_line(where, path),
     )
 
 
-def _line(where: str) -> int | None:
-    number = where.rpartition(":")[2]
-    return int(number) if number.isdigit() else None
+def _line(where: str, path: str) -> int | None:
+    """The line of this file; None where something else is to blame: another file, or a flag."""
+    number = where.removeprefix(f"{path}:")
+    return int(number) if number != where and number.isdigit() else None
 
 
 def markdown(told: Told) -> str:

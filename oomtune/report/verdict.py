@@ -32,7 +32,7 @@ def verdict_words(result: ProbeResult) -> VerdictWords:
             return VerdictWords(sign="✕", word="nothing fits", sentence=f"{sentence}.", good=False)
         case Verdict.FAILED:
             sentence = f"A trial failed, and memory is not why: {said or 'see the trials'}"
-            return VerdictWords(sign="■", word="failed", sentence=f"{sentence}.", good=False)
+            return VerdictWords(sign="■", word="failed", sentence=f"{sentence.rstrip('.')}.", good=False)
         case Verdict.INTERRUPTED:
             sentence = capital(said) or "Interrupted"
             return VerdictWords(sign="◐", word="interrupted", sentence=f"{sentence}{so_far}.", good=False)

@@ -42,7 +42,8 @@ class LoadedSpec:
     source: Path | None = None
     """The file that people edit: this one, or for a tuned config the spec that it was found for, if it names one."""
     overridden: tuple[str, ...] = ()
-    """The dotted keys whose values are not that file's own: flags set them, now or when the answer was found."""
+    """The dotted keys whose values are not that file's own: flags set them, now or when the answer was found, or they
+    were edited in the tuned config."""
 
     @property
     def sha256(self) -> str:

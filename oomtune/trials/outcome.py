@@ -67,7 +67,8 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
         kind=kind,
         stage=reply.stage,
         peak_bytes=reply.peak_bytes,
-        step_ms=statistics.median(reply.step_ms) if reply.step_ms else None,
+        # To the microsecond and millisecond, here: whatever shows them shows the same.
+        step_ms=round(statistics.median(reply.step_ms), 3) if reply.step_ms else None,
         steps_run=len(reply.step_ms),
         points=points,
         failed_batch_size=None
@@ -80,7 +81,7 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
         parameters=reply.parameters,
         validated=reply.validated,
         anatomy=reply.anatomy,
-        duration_s=ending.duration_s,
+        duration_s=round(ending.duration_s, 3),
         error=error,
         further=further,
         further_failed=further_failed,

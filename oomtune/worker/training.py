@@ -32,6 +32,8 @@ def run(order: WorkOrder, progress: Progress) -> None:
     progress.stage = Stage.BUILD
     network = model.build(order, candidate, any_length=bool(order.trial.buckets))
     progress.jit_compile = bool(network.jit_compile)
+    if network.built:
+        progress.parameters = network.count_params()  # now: a trial that does not fit comes to no end
     if order.trial.purpose is Purpose.CALIBRATE:
         _climb(order, network, progress)
     else:

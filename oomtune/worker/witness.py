@@ -58,7 +58,7 @@ class Witness:
     def step_ended(self, loss: float) -> None:
         """To be called when the device has finished the step. Raises `OverBudget` when that is known."""
         allocator.forgive(self.order)
-        step_ms = (time.perf_counter() - self.began) * 1000
+        step_ms = round((time.perf_counter() - self.began) * 1000, 3)
         self.steps_seen += 1
         current, self.progress.peak_bytes = device.memory(self.order)
         if self.anatomist is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,10 @@ class Page:
     def wait(self, script: str) -> None:
         """Until the script returns something true."""
         WebDriverWait(self.driver, 10, poll_frequency=0.05).until(lambda driver: driver.execute_script(script))
+
+    def wait_for(self, seen: Callable[[], bool]) -> None:
+        """Until that is so."""
+        WebDriverWait(self.driver, 10, poll_frequency=0.05).until(lambda _: seen())
 
     def said(self) -> list[str]:
         """What the console got: errors, warnings, and what the page's policy refused."""

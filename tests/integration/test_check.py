@@ -106,6 +106,7 @@ def test_a_model_that_grew_does_not_fit_until_an_update_finds_what_does(checked:
     assert (ran.code, ran.document["verdict"]) == (4, "does_not_fit"), ran.err
     assert ran.document["error"]["message"]
     assert "--update" in ran.document["hint"]
+    assert {change["what"]: change["now"] for change in ran.document["changes"]}["parameters"] == "67585"
     assert "the spec in this file" in [change["what"] for change in ran.document["changes"]]
     assert yaml.safe_load(path.read_text())["tuned"] == before
     (checked.cli.folder / "model.yaml").rename(checked.cli.folder / "moved.yaml")
@@ -197,9 +198,17 @@ def test_a_plain_spec_is_checked_at_its_fixed_values(checked: Checked) -> None:
 def test_a_broken_model_is_exit_six_and_its_own_error(checked: Checked) -> None:
     (checked.cli.folder / "broken.py").write_text("def build():\n    raise RuntimeError('my model is broken')\n")
     path = checked.change(lambda values: values["model"].update(builder="broken:build"))
-    ran = checked.cli("check", path, "--json")
+    ran = checked.cli("check", path, "--json", env={"GITHUB_ACTIONS": "true"})
     assert (ran.code, ran.document["verdict"]) == (6, "broken")
     assert "my model is broken" in ran.document["error"]["message"]
+    assert f"::error file={path},line={path.read_text().splitlines().index('model:') + 1}," in ran.err
+    layers = [{"Input": {"shape": [64]}}, {"Dense": {"units": 1, "activation": "none"}}]
+    path = checked.change(lambda values: values.update(model={"layers": layers}))
+    ran = checked.cli("check", path, "--json", env={"GITHUB_ACTIONS": "true"})
+    line = path.read_text().splitlines().index("  - Dense:") + 1
+    assert (ran.code, ran.document["error"]["where"]) == (6, f"{path}:{line}")
+    assert f"::error file={path},line={line}," in ran.err
+    assert f"oomtune: {path}:{line}: model.layers[1] (Dense)" in ran.err
     before = checked.tuned.read_bytes()
     kept = checked.cli("check", checked.tuned, "--junit", checked.tuned)
     assert kept.code == 2

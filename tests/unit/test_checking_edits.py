@@ -11,14 +11,14 @@ import yaml
 
 from oomtune.checking import CheckOptions
 from oomtune.checking.command import before_the_run
-from oomtune.checking.origin import Edits, as_edited, edits_since
+from oomtune.checking.origin import Edits, as_edited, edited_here, edits_since
 from oomtune.checking.place import Place
 from oomtune.checking.subject import check_buckets, read_subject
 from oomtune.devices import Resolved
 from oomtune.domain import Budget, CheckResult, CheckVerdict
 from oomtune.errors import UsageProblem
 from oomtune.report.check_words import what_was_edited, words
-from oomtune.spec import load_spec
+from oomtune.spec import digest_of, load_spec
 from oomtune.tuned import origin_from, write_tuned
 from tests.specs import CPU, small_spec
 
@@ -121,6 +121,29 @@ def test_an_update_of_a_tuned_config_that_was_edited_itself_searches_what_is_in_
     edit(tmp_path / "net.yml", loss="huber")
     options = CheckOptions(update=True)
     assert as_edited(read_subject(path, options), options).taken_over is None
+
+
+def test_what_an_update_kept_of_a_tuned_config_is_no_edit_of_its_spec(tmp_path: Path) -> None:
+    path = write_pair(tmp_path)
+    edit(path, optimizer="adam", metrics=["mae"])
+    values = yaml.safe_load(path.read_text())
+    values["model"]["layers"][2]["Dense"]["units"] = 96
+    path.write_text(yaml.safe_dump(values))
+    kept = edited_here(read_subject(path, CheckOptions(update=True)))
+    assert sorted(kept) == ["model.layers.2.Dense.units", "training.metrics", "training.optimizer"]
+    evidence = values["tuned"]["evidence"]
+    evidence |= {
+        "overridden": [*evidence["overridden"], *kept],
+        "spec_sha256": digest_of({key: value for key, value in values.items() if key != "tuned"}),
+    }
+    path.write_text(yaml.safe_dump(values))
+    assert edits(path) == Edits()
+    edit(tmp_path / "net.yml", loss="huber")
+    options = CheckOptions(update=True)
+    searched = as_edited(read_subject(path, options), options)
+    assert searched.taken_over == tmp_path / "net.yml"
+    assert searched.loaded.values["training"] == {"loss": "huber", "metrics": ["mae"], "optimizer": "adam"}
+    assert edited_here(read_subject(path, options)) == []
 
 
 def test_a_long_diff_says_how_much_of_it_is_not_shown(tmp_path: Path) -> None:

@@ -86,7 +86,13 @@ MAY_IMPORT = {
     "oomtune.writing": ("oomtune.errors",),
     "oomtune.tuned": ("oomtune.domain", "oomtune.errors", "oomtune.spec.text", "oomtune.writing"),
     "oomtune.observer": ("oomtune.domain",),
-    "oomtune.session": ("oomtune.domain", "oomtune.observer", "oomtune.search", "oomtune.trials.runner"),
+    "oomtune.session": (
+        "oomtune.domain",
+        "oomtune.observer",
+        "oomtune.search",
+        "oomtune.trials.runner",
+        "oomtune.units",
+    ),
     "oomtune.preparing": (
         "oomtune.devices",
         "oomtune.domain",

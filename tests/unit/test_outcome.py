@@ -33,6 +33,12 @@ def test_a_run_within_the_budget_fits() -> None:
     assert outcome.failed_batch_size is None
 
 
+def test_times_are_rounded_before_anything_shows_them() -> None:
+    reply = dataclasses.replace(done(900), step_ms=(1.0011, 1.0022))
+    outcome = decide(SEARCH, BUDGET, Ending(reply=reply, exit_code=0, duration_s=1.7198630789999925))
+    assert (outcome.step_ms, outcome.duration_s) == (1.002, 1.72)
+
+
 def test_a_run_that_eats_into_the_headroom_does_not_fit_and_says_so() -> None:
     outcome = decide(SEARCH, BUDGET, Ending(reply=done(901), exit_code=0))
     assert (outcome.kind, outcome.stage) == (Kind.DEVICE_OOM, Stage.DONE)

@@ -127,9 +127,12 @@ def test_the_hook_reads_specs_of_its_own_names_and_fails_for_a_bad_one(tmp_path:
     assert program == "oomtune"
     cli = Cli(tmp_path)
     assert cli(*words, good).code == 0
-    ran = cli(*words, good, bad)
+    worse = tmp_path / "worse.oomtune.yaml"
+    worse.write_text(bad.read_text())
+    ran = cli(*words, good, bad, worse)
     assert ran.code == 2
-    assert "serach" in ran.err
+    assert [ran.err.count(f"{name}:") for name in (good, bad, worse)] == [0, 1, 1]
+    assert "2 problems in all" in ran.err
 
 
 def _probe_of(script: str) -> str:

@@ -36,6 +36,14 @@ FITS = dataclasses.replace(RESULT, verdict=CheckVerdict.FITS, expected_peak_byte
 
 
 @pytest.mark.parametrize(
+    ("where", "line"),
+    [("models/a,b.yaml:12", 12), ("spec.yaml:3", None), ("--set", None), ("models/a,b.yaml", None)],
+)
+def test_a_line_is_one_of_the_file_that_is_marked(where: str, line: int | None) -> None:
+    assert told_of(dataclasses.replace(RESULT, where=where)).line == line
+
+
+@pytest.mark.parametrize(
     ("verdict", "code"),
     [
         ("fits", 0),

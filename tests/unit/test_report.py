@@ -173,6 +173,12 @@ def test_a_plot_holds_nothing_that_is_not_drawn(result: ProbeResult) -> None:
     assert {key for key in ours if not re.search(rf"\b{key}\b", script)} == set()
 
 
+def test_an_error_that_is_a_sentence_ends_with_one_stop() -> None:
+    error = dataclasses.replace(FailingDevice.error, message="the output size is zero.")
+    failed = dataclasses.replace(finished(device_class=FailingDevice), problem=error)
+    assert verdict_words(failed).sentence == "A trial failed, and memory is not why: the output size is zero."
+
+
 @pytest.mark.parametrize(
     ("ended", "verdict", "failures", "errors"),
     [

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oomtune.units import format_bytes, format_bytes_apart, format_seconds, parse_bytes, parse_seconds, parse_share
+from oomtune.units import (
+    format_bytes,
+    format_bytes_apart,
+    format_count,
+    format_seconds,
+    parse_bytes,
+    parse_seconds,
+    parse_share,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +74,12 @@ def test_shares_are_read_as_people_write_them(text: str, share: float) -> None:
 def test_more_than_all_of_it_has_to_be_said_in_per_cent(text: str) -> None:
     with pytest.raises(ValueError, match=f"for {text} per cent write {text}%"):
         parse_share(text)
+
+
+def test_one_of_something_is_not_many() -> None:
+    assert [format_count(many, "trial") for many in (0, 1, 2, 1200)] == [
+        "0 trials",
+        "1 trial",
+        "2 trials",
+        "1,200 trials",
+    ]

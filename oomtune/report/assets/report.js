@@ -14,11 +14,27 @@
   const series = (index) => theme(`--s${index % 6}`);
   const dash = (index) => DASHES[(index + Math.floor(index / 6)) % 6]; // never again with the same colour
   const showsAll = new Set();
-  const visible = (plot, lane) => lane.shown || showsAll.has(plot) || "legendonly";
+  const visible = (plot, lane) => lane.shown || showsAll.has(plot);
   const memory = (bytes) => (bytes === null ? null : bytes / data.unit.bytes);
   // Plotly reads a few tags and entities in texts; these are the user's words.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-  const hover = (dots) => dots.map((dot) => dot.text.map(plain).join("<br>"));
+  const pen = document.createElement("canvas").getContext("2d");
+  const long = (text) => {
+    pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    return pen.measureText(text).width;
+  };
+  // Of a name that is too long the middle goes: those that begin alike end differently.
+  function short(text, most) {
+    const letters = [...text];
+    const cut = (many) => `${letters.slice(0, Math.ceil(many / 2)).join("")}…${letters.slice(letters.length - Math.floor(many / 2)).join("")}`;
+    if (long(text) <= most) return text;
+    let many = letters.length - 1;
+    while (many > 2 && long(cut(many)) > most) many -= 1;
+    return cut(many);
+  }
+  const hover = (dots) => dots.map((dot) => dot.text.map((line) => plain(short(line, Math.min(window.innerWidth - 80, 520)))).join("<br>"));
+  const folded = (text) => (narrow() ? plain(text).replace(/(.{18,}?) /g, "$1<br>") : plain(text));
+  const whole = (sizes) => (Math.max(...sizes) <= 5 ? { dtick: 1 } : {}); // there is no batch of a half
 
   function layout(x, y, more = {}) {
     const axis = { gridcolor: theme("--grid"), linecolor: theme("--line"), zerolinecolor: theme("--line"), automargin: true, fixedrange: narrow() };
@@ -28,7 +44,7 @@
       margin: { l: 8, r: more.right || 12, t: 8, b: 8 },
       hovermode: "closest", dragmode: narrow() ? false : "zoom",
       hoverlabel: { bgcolor: theme("--raised"), bordercolor: theme("--line"), font: { color: theme("--ink"), size: 12 }, align: "left" },
-      legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, tracegroupgap: 0, font: { color: theme("--ink") } },
+      legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, tracegroupgap: 0, maxheight: 1, font: { color: theme("--ink") } },
       xaxis: { ...axis, title: { text: x, standoff: 8 }, ...more.xaxis },
       yaxis: { ...axis, title: { text: y, standoff: 8 }, rangemode: "tozero", ...more.yaxis },
       shapes: more.shapes || [], annotations: more.annotations || [], bargap: more.bargap,
@@ -59,7 +75,7 @@
 
   function dots(all, name, index, more) {
     return {
-      type: "scatter", mode: "markers", name: plain(name), x: all.map((dot) => dot.x), y: all.map((dot) => dot.y),
+      type: "scatter", mode: "markers", name, x: all.map((dot) => dot.x), y: all.map((dot) => dot.y),
       marker: marks(all, series(index)), text: hover(all), hovertemplate: "%{text}<extra></extra>", cliponaxis: false, ...more,
     };
   }
@@ -73,9 +89,9 @@
       const at = (points) => points.map((point) => (figure.has_lengths ? point.x : plain(point.x)));
       figure.series.forEach((one, index) => {
         const line = { color: series(index), width: 2.5, dash: dash(index) };
-        traces.push(dots(one.runs, one.name, index, { x: at(one.runs), showlegend: false, legendgroup: one.name, opacity: 0.8 }));
+        traces.push(dots(one.runs, one.name, index, { x: at(one.runs), showlegend: !one.line.length, legendgroup: one.name, opacity: 0.8 }));
         traces.push({
-          type: "scatter", mode: mode(one.line), name: plain(one.name), legendgroup: one.name, line,
+          type: "scatter", mode: mode(one.line), name: one.name, legendgroup: one.name, line,
           x: at(one.line), y: one.line.map((point) => point.y), hoverinfo: "skip",
           marker: { symbol: "line-ew-open", size: 34, color: series(index), line: { width: 3 } },
         });
@@ -83,7 +99,7 @@
           type: "scatter", mode: mode(one.edge), name: "budget's edge, by the fit", legendgroup: "edge",
           showlegend: index === 0, x: at(one.edge), y: one.edge.map((point) => point.y),
           line: { color: theme("--over"), width: 1.5, dash: EDGE }, marker: { symbol: "line-ew-open", size: 34, color: theme("--over"), line: { width: 1.5 } },
-          text: one.edge.map((point) => `${plain(one.name)}<br>by the fit, the budget is met at batch ${point.at}`),
+          text: one.edge.map((point) => `${plain(short(one.name, 300))}<br>by the fit, the budget is met at batch ${point.at}`),
           hovertemplate: "%{text}<extra></extra>",
         });
       });
@@ -96,8 +112,11 @@
         });
       }
       const lengths = [...new Set(figure.series.flatMap((one) => one.runs.map((dot) => dot.x)))];
-      const xaxis = figure.has_lengths ? { tickvals: lengths.length <= 12 ? lengths : undefined } : { type: "category" };
-      return [traces, layout(figure.has_lengths ? "sequence length" : "", "batch size", { xaxis })];
+      const xaxis = figure.has_lengths
+        ? { tickvals: lengths.length <= 12 ? lengths : undefined }
+        : { type: "category", tickvals: lengths.map(plain), ticktext: lengths.map((name) => plain(short(name, 160))) };
+      const yaxis = whole(figure.series.flatMap((one) => one.runs.map((dot) => dot.y)));
+      return [traces, layout(figure.has_lengths ? "sequence length" : "", "batch size", { xaxis, yaxis })];
     },
 
     curve() {
@@ -110,13 +129,14 @@
         if (lane.fit) {
           // The legend has the line: its dashes tell lanes apart where colours do not.
           traces.push({
-            type: "scatter", mode: "lines", name: plain(lane.name), ...shown, hoverinfo: "skip",
+            type: "scatter", mode: "lines", name: lane.name, ...shown, hoverinfo: "skip",
             x: [lane.fit.from[0], lane.fit.to[0]], y: [memory(lane.fit.from[1]), memory(lane.fit.to[1])],
             line: { color: series(index), width: 1.8, dash: dash(index) },
           });
         }
       });
-      return [traces, layout("batch size", `peak memory, ${data.unit.name}`, walls())];
+      const xaxis = whole(figure.lanes.flatMap((lane) => lane.runs.map((dot) => dot.x)));
+      return [traces, layout("batch size", `peak memory, ${data.unit.name}`, { ...walls(), xaxis })];
     },
 
     trials() {
@@ -158,7 +178,7 @@
     parts() {
       const bars = [...figures.parts.bars].reverse();
       const trace = {
-        type: "bar", orientation: "h", y: bars.map((bar) => plain(bar.name)), x: bars.map((bar) => memory(bar.peak_bytes)),
+        type: "bar", orientation: "h", y: bars.map((bar) => folded(bar.name)), x: bars.map((bar) => memory(bar.peak_bytes)),
         marker: { color: theme("--accent") }, customdata: hover(bars), hovertemplate: "%{customdata}<extra></extra>",
       };
       return [[trace], layout(data.unit.name, "", { showlegend: false })];
@@ -174,23 +194,27 @@
       const line = [...quickest.values()];
       return [
         {
-          type: "scatter", mode: "lines", name: plain(lane.name), ...shown, hoverinfo: "skip",
+          type: "scatter", mode: "lines", name: lane.name, ...shown, hoverinfo: "skip",
           x: line.map((run) => run.x), y: line.map((run) => run.y), line: { color: series(index), width: 1.8, dash: dash(index) },
         },
         dots(lane.runs, lane.name, index, { ...shown, showlegend: false }),
       ];
     });
-    return [traces, layout("batch size", title)];
+    return [traces, layout("batch size", title, { xaxis: whole(figures[plot].lanes.flatMap((lane) => lane.runs.map((run) => run.x))) })];
   }
 
   // The legend goes under the axis: it needs as many lines as its names take.
   function makeRoom(place, traces, look) {
-    const names = traces.filter((trace) => trace.showlegend !== false).map((trace) => trace.name.length);
-    const width = 6.8 * Math.max(...names) + 6;
-    const lines = Math.ceil(names.length / Math.max(1, Math.floor((place.clientWidth - look.margin.r - 62) / (width + 46))));
+    const room = place.clientWidth - look.margin.r - 62;
+    const name = (trace) => short(trace.name, room - 46);
+    const named = traces.filter((trace) => trace.visible !== false && trace.showlegend !== false && trace.x.length);
+    const width = Math.max(0, ...named.map((trace) => long(name(trace)))) + 8;
+    const lines = Math.ceil(named.length / Math.max(1, Math.floor(room / (width + 46))));
+    for (const trace of traces) trace.name = plain(name(trace));
     look.legend.entrywidth = width;
     look.margin.b = 48 + 20 * lines;
-    place.style.height = `${(narrow() ? 240 : 280) + look.margin.b}px`;
+    look.height = (narrow() ? 240 : 280) + look.margin.b;
+    place.style.height = `${look.height}px`;
   }
 
   const config = { displayModeBar: false, responsive: true, doubleClick: "reset" };
