@@ -23,6 +23,8 @@ from oomtune.trials.runner import TimeUp
 
 _SCAN = TypeAdapter(Scan)
 _TIMEOUT_S = 24 * 3600.0
+# Of the samples that a scan keeps beside what it showed: one more for each change to how they are written.
+_ROWS_FORMAT = 2
 
 
 def scan_data(
@@ -43,7 +45,8 @@ def scan_data(
     dataset = spec.dataset
     if dataset == DatasetSpec() or dataset.synthetic is not None:
         return None
-    name = hashlib.sha256(json.dumps(key, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    decides = {**key, "rows": _ROWS_FORMAT}
+    name = hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:16]
     kept, rows = folder / "scans" / f"{name}.json", folder / "scans" / f"{name}.npz"
     if dataset.python is None and (known := _kept(kept, rows)) is not None:
         return known

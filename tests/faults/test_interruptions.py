@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from oomtune.units import format_count
 from tests.conftest import Cli, processes_with
 from tests.specs import small_spec
 
@@ -72,7 +73,7 @@ def test_however_a_probe_is_ended_no_process_is_left_and_it_goes_on_where_it_was
     more = () if number is signal.SIGKILL else ("--max-trials", "1")
     again = cli("probe", spec, "--json", *more)
     assert again.code in ((0, 7) if more else (0,)), again.err  # one trial more may be the last
-    assert f"going on from {len(kept)} trials" in again.err
+    assert f"going on from {format_count(len(kept), 'trial')} in the ledger" in again.err
     finished = started_trials(cli)
     assert finished[: len(kept)] == kept
     assert len(finished) == len(set(finished)) == len(again.document["trials"])
