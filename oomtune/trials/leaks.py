@@ -55,8 +55,7 @@ def explained(findings: Sequence[Finding], leak_bytes_per_step: int) -> tuple[Fi
         *findings,
         Finding(
             kind="leak",
-            message=f"memory grows by {format_bytes(leak_bytes_per_step)} a step, and no list or attribute in Python "
-            "holds what is new",
+            message=f"memory grows by {format_bytes(leak_bytes_per_step)} a step, and what holds it was not found",
             hint="look for what is made anew in each step: iterators, tables, tapes that are kept",
             bytes_per_step=leak_bytes_per_step,
         ),
