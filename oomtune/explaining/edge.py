@@ -27,12 +27,15 @@ from oomtune.search import frontier, next_trial
 
 # How closely the edge is looked for.
 _RESOLUTION = 0.04
+# More than so many are a probe's work.
 _MOST_TRIALS = 4
+# The first process begins by this share below what the climb promises, and goes on from there.
 _BELOW = 0.07
 # What a process went on to counts as run in one of its own when it had just run a batch that is not much smaller.
 _NEAR = 1.1
 # How long the trials of one variation may take in all. What takes longer is predicted.
 _PATIENCE_S = 45.0
+# A run of as many steps as prove a probe's answer is worth it where these should take no longer than this.
 _LONG_RUN_S = 6.0
 
 

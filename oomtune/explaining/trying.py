@@ -18,9 +18,11 @@ _ENDED = {
 _LONGEST = 100
 # Now and then a peak is off by this much. What a remedy changes by less than that has to show twice.
 _DOUBTFUL = 0.2
+# So many times as long a step is a high price.
 _SLOW = 3
-_LEAST_S = 60.0
+# A remedy is given up when it takes so many times as long as the candidate took without it, and at least so long.
 _TIMES_AS_LONG = 6
+_LEAST_S = 60.0
 
 
 def tried(
