@@ -188,7 +188,7 @@ def _view(
         fits=fits,
         failed=failed,
         peaks=peaks,
-        tried=tuple(_sizes(record) for record in records if record.trial.purpose is not Purpose.CALIBRATE),
+        tried=tuple(_sizes(record, failed) for record in records if record.trial.purpose is not Purpose.CALIBRATE),
         ceiling=ceiling,
         climb_end=climb_end,
         refuted=refuted,
@@ -197,10 +197,11 @@ def _view(
     )
 
 
-def _sizes(record: TrialRecord) -> tuple[int, ...]:
-    outcome = record.outcome
-    last = () if outcome.further_failed is None else (outcome.further_failed.batch_size,)
-    return (record.trial.candidate.batch_size, *(point.batch_size for point in outcome.further), *last)
+def _sizes(record: TrialRecord, failed: Collection[int]) -> tuple[int, ...]:
+    """The batches of a trial; the one that ended it after others, only where that is not doubted."""
+    outcome, last = record.outcome, record.outcome.further_failed
+    sizes = (record.trial.candidate.batch_size, *(point.batch_size for point in outcome.further))
+    return sizes if last is None or last.batch_size not in failed else (*sizes, last.batch_size)
 
 
 def _foreseen_edge(largest_fit: int, alone: Collection[int], peaks: Mapping[int, int], budget: Budget) -> float | None:

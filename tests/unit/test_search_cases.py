@@ -6,7 +6,20 @@ import dataclasses
 
 import pytest
 
-from oomtune.domain import Budget, Candidate, Kind, Objective, Outcome, Purpose, SearchSpace, Trial
+from oomtune.domain import (
+    Budget,
+    Candidate,
+    FailedSize,
+    Kind,
+    Objective,
+    Outcome,
+    Point,
+    Purpose,
+    SearchSpace,
+    Stage,
+    Trial,
+    TrialRecord,
+)
 from oomtune.search import best_fit, frontier, next_larger, next_trial, time_ahead_s
 from oomtune.trials.fake import FakeDevice
 from tests.benchmarks.searching import play, search
@@ -197,6 +210,31 @@ def test_the_next_larger_batch_that_failed_is_named() -> None:
         Candidate(batch_size=181),
         Kind.DEVICE_OOM,
     )
+
+
+def test_a_size_that_failed_after_another_and_is_doubted_has_no_peak_to_compare_with() -> None:
+    """It had fitted in the climb. What the next trial took says that there is room for more."""
+    space, budget, lane = (
+        SearchSpace(batch_sizes=range(1, 4097)),
+        Budget(limit_bytes=1000 * MB),
+        Candidate(batch_size=1).lane,
+    )
+    climbed = tuple(Point(batch_size=size, peak_bytes=size // 2 * MB, step_ms=1.0) for size in (512, 1024, 1695))
+    climb = Trial(purpose=Purpose.CALIBRATE, candidate=lane.at(512), climb=(512, 1024, 1695))
+    fitted = Outcome(kind=Kind.FITS, stage=Stage.DONE, peak_bytes=800 * MB, step_ms=1.0)
+    ended = FailedSize(batch_size=1695, kind=Kind.DEVICE_OOM)
+    outcomes = {
+        climb: dataclasses.replace(fitted, points=climbed),
+        Trial(purpose=Purpose.SEARCH, candidate=lane.at(1600)): dataclasses.replace(fitted, further_failed=ended),
+        Trial(purpose=Purpose.SEARCH, candidate=lane.at(1650)): fitted,
+    }
+    history = [
+        TrialRecord(number=number, trial=trial, outcome=outcome)
+        for number, (trial, outcome) in enumerate(outcomes.items(), 1)
+    ]
+    trial = next_trial(space, budget, history)
+    assert trial is not None
+    assert trial.candidate.batch_size > 1695
 
 
 def test_something_is_foreseen_until_the_answer_is_known() -> None:

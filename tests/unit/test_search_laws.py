@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oomtune.domain import Candidate, Kind, Lane, Objective, Purpose, SearchSpace
-from oomtune.search import best_fit, frontier
+from oomtune.domain import Budget, Candidate, Kind, Lane, Objective, Outcome, Purpose, SearchSpace, Trial
+from oomtune.search import best_fit, frontier, time_ahead_s
 from oomtune.trials.fake import FakeDevice
-from tests.benchmarks.searching import play
+from tests.benchmarks.searching import play, search
 
 MB = 1_000_000
 
@@ -98,6 +99,35 @@ def test_whatever_the_law_nothing_runs_twice_and_only_what_fitted_is_answered(
     if best is not None:
         assert table[best.candidate.batch_size] <= device.budget.budget_bytes
         assert best.confirmed_by is not None
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32),
+    noise=st.floats(0, 0.3),
+    in_a_climb=st.floats(0.8, 1.5),
+    resolution=resolutions,
+    lengths=st.sampled_from([None, (64,), (32, 64, 128)]),
+)
+def test_however_noisy_memory_is_the_search_comes_to_an_end(
+    seed: int, noise: float, in_a_climb: float, resolution: float, lengths: tuple[int, ...] | None
+) -> None:
+    chance = random.Random(seed)
+
+    def run(trial: Trial) -> Outcome:
+        def law(candidate: Candidate) -> int:
+            typical = 50 * MB + MB * candidate.batch_size * (candidate.sequence_length or 64) / 64
+            return int(typical * (in_a_climb if trial.climb else 1) * chance.lognormvariate(0, noise))
+
+        return FakeDevice(limit_bytes=1000 * MB, law=law, headroom=0.05).run(trial)
+
+    budget = Budget(limit_bytes=1000 * MB, headroom=0.05)
+    space = SearchSpace(batch_sizes=range(1, 4097), sequence_lengths=lengths, resolution=resolution)
+    history = search(space, budget, run)
+    for ran in range(1, len(history) + 1, 3):
+        assert time_ahead_s(space, budget, history[:ran]) is not None
+    best = best_fit(space, history)
+    assert best is None or best.confirmed_by is not None
 
 
 @settings(max_examples=150, deadline=None)
