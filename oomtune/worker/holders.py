@@ -1,4 +1,4 @@
-"""Who holds tensors: containers that get longer with them, names whose tensor or list is a larger one, and these names.
+"""Who holds tensors: containers that get longer with them, attributes whose tensor gets larger, and their names.
 
 All of it looks through every object that Python's garbage collector knows, which takes a tenth of a second or more:
 it is done only when memory was seen to climb. The objects themselves are not asked, not even how long they are: a
@@ -58,7 +58,7 @@ def size_bytes(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """How long each container was, and how large each tensor, or what each list holds, that stands under a name."""
+    """How long each container was, and how large each tensor that stands under a name."""
 
     lengths: dict[int, int]
     named_bytes: dict[tuple[int, str], int]
@@ -80,7 +80,7 @@ class Growth:
 def snapshot() -> Snapshot:
     objects = gc.get_objects()
     lengths = {id(thing): _length(thing) for thing in objects if _is(thing, *_CONTAINERS)}
-    named = {(id(names), name): _held_bytes(names[name]) for names, name in _named(objects)}
+    named = {(id(names), name): size_bytes(names[name]) for names, name in _named_tensors(objects)}
     return Snapshot(lengths, named)
 
 
@@ -92,10 +92,10 @@ def grown(before: Snapshot, steps: int, *, least: int) -> list[Growth]:
         more = _length(container) - before.lengths[id(container)]
         if more >= least and (growth := _longer(container, more, steps, least)) is not None:
             found.append(growth)
-    for names, name in _named(objects):
-        value, size = names[name], _held_bytes(names[name])
+    for names, name in _named_tensors(objects):
+        size = size_bytes(names[name])
         larger = size - before.named_bytes.get((id(names), name), size)
-        if larger > 0 and id(value) not in before.lengths:  # a list that got longer is among the containers
+        if larger > 0:
             found.append(_larger(names, name, larger // steps))
     return sorted(found, key=lambda growth: -growth.bytes_per_step)
 
@@ -131,20 +131,11 @@ def _inside(item: Any, depth: int) -> Iterator[Any]:
         yield from _inside(each, depth - 1)
 
 
-def _held_bytes(value: Any) -> int:
-    """What a tensor takes, or the tensors in a list or tuple; nothing for what is none of these."""
-    if _is(value, list, tuple):
-        items = (list if _is(value, list) else tuple).__iter__(value)
-        return sum(size_bytes(item) for item in items if _is(item, tf.__internal__.EagerTensor))
-    return size_bytes(value) if _is(value, tf.__internal__.EagerTensor) else 0
-
-
-def _named(objects: list[Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Each attribute or global variable that is a tensor or a list of them: the dict it stands in, its name there."""
-    kinds = (tf.__internal__.EagerTensor, list, tuple)
-    held = [thing for thing in objects if _is(thing, *kinds) and _held_bytes(thing)]
-    seen: set[int] = {id(held)}
-    for holder in gc.get_referrers(*held) if held else ():
+def _named_tensors(objects: list[Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each attribute or global variable that is a tensor: the dict it stands in, and its name there."""
+    tensors = [thing for thing in objects if _is(thing, tf.__internal__.EagerTensor) and size_bytes(thing)]
+    seen: set[int] = set()
+    for holder in gc.get_referrers(*tensors) if tensors else ():
         names = holder if _is(holder, dict) else attributes(holder)
         if id(names) not in seen:
             seen.add(id(names))
@@ -152,17 +143,14 @@ def _named(objects: list[Any]) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _is_named(name: object, value: object) -> bool:
-    return _is(name, str) and _held_bytes(value) > 0
+    return _is(name, str) and _is(value, tf.__internal__.EagerTensor) and size_bytes(value) > 0
 
 
 def _larger(names: dict[str, Any], name: str, bytes_per_step: int) -> Growth:
-    several = _is(names[name], list, tuple)
-    kind = f", a {'list' if _is(names[name], list) else 'tuple'}," if several else ""
-    each_bytes = _held_bytes(names[name]) / len(names[name]) if several else math.inf
     return Growth(
-        named=lambda: f"{name_of(names[name])}{kind}",
-        measure=lambda: _held_bytes(dict.get(names, name)),
-        holds="tensors" if several else "one tensor",
-        count=round(bytes_per_step / each_bytes, 1),
+        named=lambda: name_of(names[name]),
+        measure=lambda: size_bytes(dict.get(names, name)),
+        holds="one tensor",
+        count=0,
         bytes_per_step=bytes_per_step,
     )
