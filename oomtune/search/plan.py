@@ -50,7 +50,15 @@ def _parts(space: SearchSpace, history: Sequence[TrialRecord]) -> Iterator[Searc
     precisions = tuple(precision for precision in space.precisions if precision not in refused)
     if precisions:
         for optimizer in space.optimizers:
-            yield replace(space, precisions=precisions, optimizers=(optimizer,))
+            yield _shared_resolution(replace(space, precisions=precisions, optimizers=(optimizer,)))
+
+
+def _shared_resolution(space: SearchSpace) -> SearchSpace:
+    """Where lanes compete for tokens, half of the resolution is left to the choice of the lane and half to the batch in
+    it: what the two give away adds up. Micro-batches are chosen by what they add up to, not to the last percent."""
+    adds_up = space.objective is Objective.TOKENS and not space.every_lane and space.effective_batch_size is None
+    several = len(space.lanes()) > 1
+    return replace(space, resolution=space.resolution / 2) if adds_up and several else space
 
 
 def _next_in(

@@ -108,7 +108,7 @@ def test_a_size_that_is_run_after_one_near_it_needs_what_a_fresh_process_does() 
 
 
 def test_three_precisions_by_eight_lengths() -> None:
-    trials, same, near = [], [], []
+    trials, same = [], []
     for curves in (read_curves(name) for name in MANY_LANES):
         space, every = space_of(curves), space_of(curves, every_lane=True)
         for seed, budget in enumerate(budgets(curves)):
@@ -117,14 +117,13 @@ def test_three_precisions_by_eight_lengths() -> None:
             best_of_all = best_fit(every, replay(curves, every, budget, seed=seed + 100))
             assert best is not None
             assert best_of_all is not None
-            same.append(best.candidate.tokens / best_of_all.candidate.tokens)
             trials.append(len(records))
+            same.append(best.candidate.tokens >= best_of_all.candidate.tokens * (1 - space.resolution))
+            # Two runs of every lane differ by luck, too; never is the answer below what the best lane surely holds.
             truth = max(edge_band(curve, budget)[0] * (curve.lane.sequence_length or 1) for curve in curves)
-            near.append(best.candidate.tokens >= truth * (1 - space.resolution))
+            assert best.candidate.tokens >= truth * (1 - space.resolution)
     assert statistics.mean(trials) <= 24
-    assert statistics.mean(near) >= 0.95
-    assert statistics.mean(share >= 0.98 for share in same) >= 0.95
-    assert min(same) >= 0.96
+    assert statistics.mean(same) >= 0.95
 
 
 def with_a_time(record: TrialRecord) -> TrialRecord:
