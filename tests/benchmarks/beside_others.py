@@ -3,12 +3,14 @@
 With the names of specs after it, only what they take by hand is shown, and nothing is written.
 
 All searches drive the same runner over the same specs and budgets, so that only the choice of what to run differs.
+Memory is noisy and one run may be lucky: each search runs by turns with the others, and its medians are shown.
 By hand means what people do without a tool: a fresh process for each try, and TensorFlow's own waits.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,25 +36,45 @@ RESULTS = Path(__file__).with_name("results.md")
 BY_HAND = {"cnn": (256, 4096), "lstm": (128, 1024), "transformer": (192, 512), "tabular": (96, 16384)}
 _ONLY_BY_HAND: dict[str, tuple[str, list[str]]] = {"tabular": ("tests/benchmarks/tabular.yaml", [])}
 _NEAR = 0.02
+_ROUNDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    spec: str
-    search: str
+class Run:
+    """What one search took, and its answer."""
+
     trials: int
     out_of_memory: int
     seconds: float
     answer: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """The medians of a search's runs."""
+
+    spec: str
+    search: str
+    runs: list[Run]
     edge: int
+
+    @property
+    def seconds(self) -> float:
+        return statistics.median(run.seconds for run in self.runs)
+
+    @property
+    def answer(self) -> int:
+        return statistics.median_low(run.answer for run in self.runs)
 
     @property
     def near(self) -> bool:
         return abs(self.answer / self.edge - 1) <= _NEAR
 
     def __str__(self) -> str:
+        trials = statistics.median_low(run.trials for run in self.runs)
+        ran_out = statistics.median_low(run.out_of_memory for run in self.runs)
         return (
-            f"| {self.spec} | {self.search} | {self.trials} | {self.out_of_memory} | {self.seconds:.0f} s "
+            f"| {self.spec} | {self.search} | {trials} | {ran_out} | {self.seconds:.0f} s "
             f"| {self.answer} | {self.answer / self.edge:.0%} |"
         )
 
@@ -83,12 +105,16 @@ class Bench:
     def other(self, theirs: Search) -> int:
         return theirs(self.ask, self.spec.space.batch_sizes[-1], self.budget.budget_bytes)
 
-    def timed(self, name: str) -> tuple[str, int, int, float, int]:
+    def timed(self, name: str) -> Run:
         self.outcomes.clear()
         began = time.monotonic()
         answer = self.oomtune() if name == "oomtune" else self.other(OTHERS[name])
-        seconds = time.monotonic() - began
-        return name, len(self.outcomes), out_of_memory(self.outcomes), seconds, answer
+        return Run(
+            trials=len(self.outcomes),
+            out_of_memory=out_of_memory(self.outcomes),
+            seconds=time.monotonic() - began,
+            answer=answer,
+        )
 
     def true_edge(self, guess: int) -> int:
         """The largest batch that survives a confirm run more often than not, to half a percent."""
@@ -109,22 +135,13 @@ def beside_others() -> list[Row]:
     for name, (path, settings) in SPECS.items():
         bench = Bench(load_spec(path, settings=settings).spec)
         try:
-            timed = [bench.timed(search_name) for search_name in ("oomtune", *OTHERS)]
-            edge = bench.true_edge(timed[0][-1])
+            rounds = [{other: bench.timed(other) for other in ("oomtune", *OTHERS)} for _ in range(_ROUNDS)]
+            edge = bench.true_edge(statistics.median_low(runs["oomtune"].answer for runs in rounds))
         finally:
             bench.runner.close()
-        for search_name, trials, ran_out, seconds, answer in timed:
-            row = Row(
-                spec=name,
-                search=search_name,
-                trials=trials,
-                out_of_memory=ran_out,
-                seconds=seconds,
-                answer=answer,
-                edge=edge,
-            )
-            print(row, flush=True)
-            rows.append(row)
+        for search_name in rounds[0]:
+            rows.append(Row(spec=name, search=search_name, runs=[runs[search_name] for runs in rounds], edge=edge))
+            print(rows[-1], flush=True)
     return rows
 
 
