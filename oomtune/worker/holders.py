@@ -1,4 +1,4 @@
-"""Who holds tensors: containers that get longer with them, attributes whose tensor gets larger, and their names.
+"""Who holds tensors: containers that get longer with them, names whose tensor or list is a larger one, and these names.
 
 All of it looks through every object that Python's garbage collector knows, which takes a tenth of a second or more:
 it is done only when memory was seen to climb. The objects themselves are not asked, not even how long they are: a
@@ -57,11 +57,19 @@ def size_bytes(value: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class _Held:
+    """What a tensor takes, or the tensors in a list or tuple, and how many they are; nothing for what is none of these."""
+
+    size_bytes: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """How long each container was, and how large each tensor that stands under a name."""
+    """How long each container was, and how large each tensor, or list of them, that stands under a name."""
 
     lengths: dict[int, int]
-    named_bytes: dict[tuple[int, str], int]
+    named: dict[tuple[int, str], _Held]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,23 +88,28 @@ class Growth:
 def snapshot() -> Snapshot:
     objects = gc.get_objects()
     lengths = {id(thing): _length(thing) for thing in objects if _is(thing, *_CONTAINERS)}
-    named = {(id(names), name): size_bytes(names[name]) for names, name in _named_tensors(objects)}
+    named = {(id(names), name): _held(names[name]) for names, name in _named(objects)}
     return Snapshot(lengths, named)
 
 
 def grown(before: Snapshot, steps: int, *, least: int) -> list[Growth]:
     """What has grown in these steps since, by so many tensors at least or in size, the largest first."""
     objects = gc.get_objects()
-    found = []
+    found, told = [], set()
+    for names, name in _named(objects):
+        now = _held(names[name])
+        then = before.named.get((id(names), name), now)
+        one = not _is(names[name], list, tuple)
+        if now.size_bytes > then.size_bytes and (one or now.count - then.count >= least):
+            told.add(id(names[name]))
+            found.append(_larger(names, name, now, then, steps))
+    # Only what no name stands for: a list that each step replaces may have the address of one that is gone.
     for container in (thing for thing in objects if id(thing) in before.lengths and _is(thing, *_CONTAINERS)):
         more = _length(container) - before.lengths[id(container)]
-        if more >= least and (growth := _longer(container, more, steps, least)) is not None:
+        if more < least or id(container) in told:
+            continue
+        if (growth := _longer(container, more, steps, least)) is not None:
             found.append(growth)
-    for names, name in _named_tensors(objects):
-        size = size_bytes(names[name])
-        larger = size - before.named_bytes.get((id(names), name), size)
-        if larger > 0:
-            found.append(_larger(names, name, larger // steps))
     return sorted(found, key=lambda growth: -growth.bytes_per_step)
 
 
@@ -131,26 +144,38 @@ def _inside(item: Any, depth: int) -> Iterator[Any]:
         yield from _inside(each, depth - 1)
 
 
-def _named_tensors(objects: list[Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Each attribute or global variable that is a tensor: the dict it stands in, and its name there."""
-    tensors = [thing for thing in objects if _is(thing, tf.__internal__.EagerTensor) and size_bytes(thing)]
-    seen: set[int] = set()
-    for holder in gc.get_referrers(*tensors) if tensors else ():
+def _held(value: Any) -> _Held:
+    if _is(value, list, tuple):
+        items = (list if _is(value, list) else tuple).__iter__(value)
+        sizes = [size_bytes(item) for item in items if _is(item, tf.__internal__.EagerTensor)]
+        return _Held(sum(sizes), len(sizes))
+    return _Held(size_bytes(value), 1) if _is(value, tf.__internal__.EagerTensor) else _Held(0, 0)
+
+
+def _named(objects: list[Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each attribute or global variable that is a tensor or a list of them: the dict it stands in, its name there."""
+    kinds = (tf.__internal__.EagerTensor, list, tuple)
+    held = [thing for thing in objects if _is(thing, *kinds) and _held(thing).size_bytes]
+    seen: dict[int, dict[str, Any]] = {}  # kept, so that no address is used twice
+    for holder in gc.get_referrers(*held) if held else ():
         names = holder if _is(holder, dict) else attributes(holder)
         if id(names) not in seen:
-            seen.add(id(names))
+            seen[id(names)] = names
             yield from ((names, name) for name, value in list(dict.items(names)) if _is_named(name, value))
 
 
 def _is_named(name: object, value: object) -> bool:
-    return _is(name, str) and _is(value, tf.__internal__.EagerTensor) and size_bytes(value) > 0
+    return _is(name, str) and _held(value).size_bytes > 0
 
 
-def _larger(names: dict[str, Any], name: str, bytes_per_step: int) -> Growth:
+def _larger(names: dict[str, Any], name: str, now: _Held, then: _Held, steps: int) -> Growth:
+    """By its name, whatever stands there by then."""
+    one = not _is(names[name], list, tuple)
+    kind = "" if one else f", a {'list' if _is(names[name], list) else 'tuple'},"
     return Growth(
-        named=lambda: name_of(names[name]),
-        measure=lambda: size_bytes(dict.get(names, name)),
-        holds="one tensor",
-        count=0,
-        bytes_per_step=bytes_per_step,
+        named=lambda: f"{name_of(dict.get(names, name))}{kind}",
+        measure=lambda: _held(dict.get(names, name)).size_bytes,
+        holds="one tensor" if one else "tensors",
+        count=(now.count - then.count) / steps,
+        bytes_per_step=(now.size_bytes - then.size_bytes) // steps,
     )

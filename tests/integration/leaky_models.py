@@ -41,6 +41,20 @@ class InADict(Base):
         self.seen["outputs"] += [self(data[0]) * tf.ones([8, 5_000])]  # LINE InADict
         return super().train_step(data)
 
+class InAListAnew(Base):
+    def __init__(self):
+        super().__init__()
+        self.log = []
+    def train_step(self, data):
+        self.log = list(self.log) + [tf.zeros([50_000])]  # LINE InAListAnew
+        return super().train_step(data)
+
+class InATuple(Base):
+    log = ()
+    def train_step(self, data):
+        self.log = (*self.log, tf.zeros([50_000]))  # LINE InATuple
+        return super().train_step(data)
+
 class OneTensor(Base):
     bank = None
     def train_step(self, data):
@@ -156,6 +170,8 @@ class Holes(Base):
 
 def holes(): return built(Holes())
 def in_a_list(): return built(InAList())
+def in_a_list_anew(): return built(InAListAnew())
+def in_a_tuple(): return built(InATuple())
 def every_second(): return built(EverySecond())
 def in_a_dict(): return built(InADict())
 def one_tensor(): return built(OneTensor())

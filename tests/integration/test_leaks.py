@@ -56,6 +56,8 @@ def line_of(folder: Path, name: str) -> str:
     ("builder", "kind", "said", "per_step"),
     [
         ("in_a_list", "kept_tensors", "InAList.kept, a list, holds 1 more tensor after each step", 200_000),
+        ("in_a_list_anew", "kept_tensors", "InAListAnew.log, a list, holds 1 more tensor after each step", 200_000),
+        ("in_a_tuple", "kept_tensors", "InATuple.log, a tuple, holds 1 more tensor after each step", 200_000),
         ("every_second", "kept_tensors", "EverySecond.kept, a list, holds 0.5 more tensors after each step", 100_000),
         ("in_a_dict", "kept_tensors", "InADict.seen['outputs'], a list, holds 1 more", 160_000),
         ("one_tensor", "leak", "the tensor OneTensor.bank is 78.1 KiB a step larger", 80_000),
