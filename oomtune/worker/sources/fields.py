@@ -44,7 +44,8 @@ class JsonFields:
                     f"{where}: field {column!r} is no single number (dataset.jsonl.{side})",
                     hint="a list of fields is one vector of numbers; map inputs to fields for anything else",
                 )
-        return np.array(values, dtype=np.float32) if side == "inputs" else np.stack(values)
+        fractions = side == "inputs" or any(value.dtype.kind == "f" for value in values)
+        return np.array(values, dtype=np.float32 if fractions else np.int32)
 
     def _value(self, side: str, field: str, row: dict[str, Any], where: str) -> Any:
         if field not in row:

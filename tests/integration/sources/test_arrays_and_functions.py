@@ -95,6 +95,15 @@ def test_array_files_that_are_cut_short_or_of_another_kind(tmp_path: Path, refus
     np.save(tmp_path / "b.npy", np.zeros((50, 4)))
     assert "is an .npz archive (dataset.npy.inputs)" in refused(npy={"inputs": "a.npz", "targets": "a.npy"})
     assert "a.npy is not an .npz archive" in refused(npz={"path": "a.npy"})
+    # The method that its entries say they are packed with is one that Python does not know.
+    packed = (tmp_path / "a.npz").read_bytes()
+    for header, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        packed = b"".join(
+            (header + part[: at - 4] + b"c" + part[at - 3 :]) if place else part
+            for place, part in enumerate(packed.split(header))
+        )
+    (tmp_path / "c.npz").write_bytes(packed)
+    assert "c.npz: 'x' can't be read: " in refused(npz={"path": "c.npz"})
     assert "samples of the shape [4], and [3] in" in refused(npy={"inputs": ["a.npy", "b.npy"], "targets": "a.npy"})
     for name, section in (
         ("a.npz", {"npz": {"path": "a.npz"}}),

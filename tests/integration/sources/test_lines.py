@@ -167,8 +167,8 @@ def test_text_that_is_not_split_stays_text_and_the_most_words_are_the_worst(tmp_
 def test_text_arrays_vectors_and_numbers_can_be_fields(tmp_path: Path, read: Read) -> None:
     write_jsonl(
         tmp_path / "a.jsonl",
-        {"text": "a b c", "grid": [[1, 2], [3, 4]], "a": 1, "b": 2, "out": "x y"},
-        {"text": "a", "grid": [[1, 2.5]], "a": 3, "b": 4, "out": "z"},
+        {"text": "a b c", "grid": [[1, 2], [3, 4]], "a": 1, "b": 2, "share": 0.5, "out": "x y"},
+        {"text": "a", "grid": [[1, 2.5]], "a": 3, "b": 4, "share": 1, "out": "z"},
     )
     inputs = {"t": "text", "g": "grid", "v": ["a", "b"], "n": "a"}
     found, worst = read(jsonl={"path": "a.jsonl", "inputs": inputs, "targets": "out", "text": ["out"]})
@@ -177,6 +177,11 @@ def test_text_arrays_vectors_and_numbers_can_be_fields(tmp_path: Path, read: Rea
     assert (first["t"].shape, first["g"].shape, first["v"].tolist(), int(first["n"])) == ((3,), (2, 2), [1, 2], 1)
     assert (str(first["g"].dtype), str(first["v"].dtype), str(first["n"].dtype)) == ("float32", "float32", "int32")
     assert (targets.shape, targets.dtype) == ((2,), "int32")
+    _, worst = read(jsonl={"path": "a.jsonl", "inputs": "a", "targets": ["b", "share"]})
+    assert [(targets.tolist(), str(targets.dtype)) for _, targets in worst] == [
+        ([2, 0.5], "float32"),
+        ([4, 1], "float32"),
+    ]
 
 
 def test_a_list_of_fractions_has_a_length_only_if_lengths_differ(tmp_path: Path, read: Read) -> None:
