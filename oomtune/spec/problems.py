@@ -39,7 +39,7 @@ def problems_of(error: ValidationError, document: Document) -> list[Problem]:
     """One problem for each thing wrong, in the order of the file."""
     found: dict[tuple[Path_, str], Problem] = {}
     for detail in error.errors(include_url=False):
-        path = _path(detail["loc"], document)
+        path = _path(detail["loc"], document.values)
         message = _message(detail, path)
         found.setdefault((path, message), Problem(where=document.place(path), key=_dotted(path), message=message))
     return _merge_branches(list(found.items()))
@@ -63,12 +63,14 @@ def _merge_branches(found: list[tuple[tuple[Path_, str], Problem]]) -> list[Prob
     return merged
 
 
-def _path(location: Path_, document: Document) -> Path_:
-    """The keys among pydantic's parts. What looks like a branch may be a key, if it was written as one."""
+def _path(location: Path_, values: Any) -> Path_:
+    """The keys among pydantic's parts. What looks like a branch may be a key of the spec."""
     path: Path_ = ()
     for part in location:
-        if not _is_branch(part) or (*path, part) in document.places:
+        is_key = isinstance(values, dict) and part in values
+        if is_key or not _is_branch(part):
             path = (*path, part)
+            values = values[part] if is_key or (isinstance(values, list) and isinstance(part, int)) else None
     return path
 
 
