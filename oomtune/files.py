@@ -20,6 +20,13 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def modules_in(folder: Path) -> list[Path]:
     """The Python files of a folder, of the folders in it and of its packages: what code there most often imports."""
     packages = [found.parent for found in folder.glob("*/__init__.py")]
@@ -42,7 +49,7 @@ def found_at(paths: Iterable[str], folder: Path | str, *, folders: bool = False)
 
 
 def _is_there(path: Path, folders: bool) -> bool:
-    return path.is_dir() if folders else is_file(path)
+    return is_folder(path) if folders else is_file(path)
 
 
 def digests(paths: Iterable[Path]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from oomtune.trials.runner import TimeUp
 _SCAN = TypeAdapter(Scan)
 _TIMEOUT_S = 24 * 3600.0
 # Of the samples that a scan keeps beside what it showed: one more for each change to how they are written.
-_ROWS_FORMAT = 2
+_ROWS_FORMAT = 3
 
 
 def scan_data(

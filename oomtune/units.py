@@ -26,10 +26,10 @@ def _parse(text: str, factors: dict[str, int], examples: str) -> float:
 
 
 def parse_bytes(text: str) -> int:
-    size = int(_parse(text, _BYTES, "a size such as 2GiB or 1500MB"))
+    size = _parse(text, _BYTES, "a size such as 2GiB or 1500MB")
     if not 1 <= size < 2**60:
         raise ValueError("expected a size above zero, such as 2GiB or 1500MB")
-    return size
+    return int(size)
 
 
 def parse_seconds(text: str) -> float:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,19 @@ class Cli:
 
     def ledgers(self) -> list[Path]:
         return sorted((self.folder / "state" / "oomtune" / "ledgers").glob("*.jsonl"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Libraries tidy the temporary folder up at a clean exit, which the workers of pytest-xdist do not have."""
+    tmp_path_factory.getbasetemp()  # pytest's own stays where it is
+    with (
+        tempfile.TemporaryDirectory(prefix="oomtune-tests-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(tempfile, "tempdir", folder)
+        patch.setenv("TMPDIR", folder)
+        yield
 
 
 @pytest.fixture

@@ -85,11 +85,9 @@ _TENSORFLOW = re.compile(
 def without_prefix(line: str) -> str:
     """The line without the time, the level and the place in a source that loggers put before it."""
     text = line.strip()
-    log = _LOG.match(text)
-    if log:
-        return text[log.end() :].strip()
-    level = _level(text)
-    return without_prefix(text[_after(text, level) :]) if level else text
+    while not (log := _LOG.match(text)) and (level := _level(text)):
+        text = text[_after(text, level) :].strip()
+    return text[log.end() :].strip() if log else text
 
 
 def frame_of(line: str) -> Frame:

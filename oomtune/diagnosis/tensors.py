@@ -10,14 +10,16 @@ from oomtune.diagnosis.names import dtype_of
 
 # Log shippers put quotes and braces right behind a message.
 _NAME = r"[\w./:-]+"
+# What is longer is no shape, and a number that Python may refuse to read.
+_SHAPE = r"(?P<shape>[\d,\s]{0,99})"
 _REFUSED = re.compile(
-    r"allocating tensor (?:with|of) shape\s*\[(?P<shape>[\d,\s]*)\](?: and type (?P<dtype>\w+))?"
+    rf"allocating tensor (?:with|of) shape\s*\[{_SHAPE}\](?: and type (?P<dtype>\w+))?"
     rf"(?: on (?P<device>{_NAME}))?(?: by allocator (?P<allocator>{_NAME}))?",
     re.I,
 )
-_ARRAY = re.compile(r"\barray with shape \((?P<shape>[\d,\s]+)\) and data type (?P<dtype>\w+)", re.I)
+_ARRAY = re.compile(rf"\barray with shape \({_SHAPE}\) and data type (?P<dtype>\w+)", re.I)
 # XLA lists the largest buffers of a program first: `Shape: f32[32,12,1024,1024]{3,2,1,0}`.
-_BUFFER = re.compile(r"^\W*shape: \(?(?P<dtype>[a-z]+\d*(?:e\dm\d\w*)?)\[(?P<shape>[\d,]+)\]", re.I)
+_BUFFER = re.compile(rf"^\W*shape: \(?(?P<dtype>[a-z]+\d*(?:e\dm\d\w*)?)\[(?=\d){_SHAPE}\]", re.I)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ def tensor_of(deciding: str, lines: Iterable[str]) -> Tensor | None:
 def _tensor(found: re.Match[str], *, refused: bool) -> Tensor:
     said = found.groupdict()
     return Tensor(
-        shape=tuple(int(size) for size in said["shape"].split(",") if size.strip()),
+        shape=tuple(map(int, re.findall(r"\d+", said["shape"]))),
         dtype=dtype_of(said["dtype"]) if said["dtype"] else None,
         device=said.get("device"),
         allocator=said.get("allocator"),

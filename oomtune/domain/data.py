@@ -158,6 +158,9 @@ class Scan:
     single part has no name. Targets may be stored as floats."""
     fractions: dict[str, float] = field(default_factory=dict)
     """Of each part of the targets that holds other numbers than whole ones, the first of them."""
+    places: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Where the smallest and the largest number of a part of the targets stand, or its first fraction: a file and its
+    line, say. Nothing for what is not read sample by sample."""
     sequences: tuple[str, ...] = ()
     """The parts of a sample that are as long as it is, such as `inputs.words`; a single part has no name."""
     rows_path: str = ""

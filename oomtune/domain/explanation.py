@@ -13,10 +13,11 @@ from oomtune.domain.trial import Point
 
 class Certainty(Word):
     """How the largest batch is known: it ran in a process of its own, and a little more did not fit; or it ran, and a
-    larger one may too; or it did not run."""
+    larger one may too; or it ran, and a larger one fails for another reason than memory; or it did not run."""
 
     RAN = "ran"
     AT_LEAST = "at_least"
+    NO_LARGER = "no_larger"
     PREDICTED = "predicted"
 
 

@@ -137,9 +137,7 @@ def _proven(
     """The largest of what ran in processes of their own; the candidate did, whatever came after it."""
     alone = max((point.batch_size for point in frontier(space, history[1:], budget)), default=0)
     (whole,) = frontier(space, history, budget)
-    known = alone == whole.batch_size and whole.edge_known
-    return dataclasses.replace(
-        cost,
-        largest_batch_size=max(alone, candidate.batch_size),
-        certainty=Certainty.RAN if known else Certainty.AT_LEAST,
-    )
+    certainty = Certainty.RAN if alone == whole.batch_size and whole.edge_known else Certainty.AT_LEAST
+    if history[-1].outcome.kind is Kind.CRASH:
+        certainty = Certainty.NO_LARGER  # a model may be made for batches of one size
+    return dataclasses.replace(cost, largest_batch_size=max(alone, candidate.batch_size), certainty=certainty)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from oomtune.domain import Budget, Cost, Kind, Outcome, ProbeSpec, TriedRemedy
+from oomtune.domain import Budget, Certainty, Cost, Kind, Outcome, ProbeSpec, TriedRemedy
 from oomtune.explaining.bench import Bench
 from oomtune.explaining.edge import with_proven_edge
 from oomtune.explaining.measuring import FURTHEST, measure
@@ -41,15 +41,19 @@ def tried(
     settings = variation.spec.trial
     patience_s = min(settings.timeout_s, max(_LEAST_S, _TIMES_AS_LONG * before_s))
     spec = dataclasses.replace(variation.spec, trial=dataclasses.replace(settings, timeout_s=patience_s))
+    no_larger = before.certainty is Certainty.NO_LARGER
     # XLA compiles anew for each size.
-    further = not variation.needs_xla
+    further = not variation.needs_xla and not no_larger
     measured = measure(variation.name, spec, variation.candidate, budget, bench, further=further)
     if not measured.points:
         return dataclasses.replace(remedy, problem=_why(measured.outcome))
     if variation.needs_xla is not None and measured.outcome.jit_compile is not variation.needs_xla:
         return dataclasses.replace(remedy, problem="Keras does not use XLA for this model")
     cost = measured.cost(budget, micro_batches=variation.micro_batches)
-    if not _is_worse(cost, before, noise_bytes):
+    if no_larger:
+        ran = variation.candidate.batch_size
+        cost = dataclasses.replace(cost, largest_batch_size=ran, certainty=Certainty.NO_LARGER)
+    elif not _is_worse(cost, before, noise_bytes):
         own = _that_accumulates(spec, variation)
         compiles = bool(variation.needs_xla)
         cost = with_proven_edge(cost, variation.name, own, measured, budget, bench, compiles=compiles)

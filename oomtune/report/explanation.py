@@ -24,10 +24,11 @@ _PHASES = {
     Phase.UPDATE: "while the optimizer updates the weights",
 }
 _NOTHING = "none"
-_CERTAINTIES = {Certainty.RAN: "", Certainty.AT_LEAST: "≥", Certainty.PREDICTED: "~"}
+_CERTAINTIES = {Certainty.RAN: "", Certainty.AT_LEAST: "≥", Certainty.NO_LARGER: "=", Certainty.PREDICTED: "~"}
 _SAID_OF_BATCHES = {
     Certainty.RAN: "it ran for a few steps in a process of its own, and some per cent more did not fit",
     Certainty.AT_LEAST: "“≥” ran so too, and more may fit",
+    Certainty.NO_LARGER: "“=” ran so too, and a larger one fails for another reason than memory",
     Certainty.PREDICTED: "“~” is predicted, with care",
 }
 # A batch that is less than this many times as large may be chance.
@@ -118,6 +119,8 @@ def layer_rows(explanation: Explanation) -> list[tuple[LayerMemory, float]]:
 
 def growth_sentences(explanation: Explanation) -> list[str]:
     growth = explanation.growth
+    if len(growth.points) < 2:
+        return ["It ran at this batch alone, so how memory grows with the batch was not seen."]
     if growth.bytes_per_sample is None or growth.fixed_bytes is None:
         return ["Up to this batch memory hardly grows with it: what is always there takes the most."]
     tokens = f" of {growth.sequence_length} tokens" if growth.sequence_length else ""

@@ -16,7 +16,7 @@ from oomtune import domain
 from oomtune.errors import Problem, SpecProblem, UsageProblem
 from oomtune.spec import schema
 from oomtune.spec.dataset import dataset_spec, wrong_in_dataset
-from oomtune.spec.model import model_spec, wrong_in_model
+from oomtune.spec.model import is_text_to_tokens, model_spec, wrong_in_model
 from oomtune.spec.problems import problems_of
 from oomtune.spec.search import search_space, wrong_in_search
 from oomtune.spec.sections import Percentiles
@@ -167,6 +167,10 @@ def _beyond_types(document: Document, folder: Path) -> Iterator[Problem]:
         for section in (("model",), ("dataset", "synthetic"), ("dataset", "text")):
             for path in _mentions(entry_at(document.values, *section), section):
                 yield _problem(document, path, "stands for search.sequence_length, which is not set")
+    elif is_text_to_tokens(file := entry_at(document.values, "model", "keras_file"), folder):
+        message = f"{Path(file).name} takes text and makes tokens of it itself: it has no length to search"
+        hint = "leave this out, and every text is trained on as long as it is"
+        yield _problem(document, ("search", _LENGTH), f"{message}; {hint}")
 
 
 def _mentions(value: Any, path: Path_) -> Iterator[Path_]:

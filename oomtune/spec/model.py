@@ -9,6 +9,7 @@ from typing import Any
 
 from oomtune import domain
 from oomtune.files import is_file
+from oomtune.saved_inputs import UNREADABLE, read_config, takes_only_text
 from oomtune.spec.keras_names import application_names, layer_names
 from oomtune.spec.model_schema import Model
 from oomtune.spec.sections import nearest
@@ -57,6 +58,14 @@ def wrong_in_model(model: Any, folder: Path) -> Iterator[Wrong]:
             yield path, f"no such file: {folder / file}"
     if isinstance(model.get("application"), dict):
         yield from _wrong_in_application(model["application"], folder)
+
+
+def is_text_to_tokens(file: Any, folder: Path) -> bool:
+    """Is it a saved model that takes text and nothing else? Of one that can't be read here its first trial tells."""
+    try:
+        return isinstance(file, str) and takes_only_text(read_config(folder / file))
+    except UNREADABLE:
+        return False
 
 
 def named_modules(model: Any) -> Iterator[str]:

@@ -39,7 +39,7 @@ def problems_of(error: ValidationError, document: Document) -> list[Problem]:
     """One problem for each thing wrong, in the order of the file."""
     found: dict[tuple[Path_, str], Problem] = {}
     for detail in error.errors(include_url=False):
-        path = tuple(part for part in detail["loc"] if not _is_branch(part))
+        path = _path(detail["loc"], document.values)
         message = _message(detail, path)
         found.setdefault((path, message), Problem(where=document.place(path), key=_dotted(path), message=message))
     return _merge_branches(list(found.items()))
@@ -63,14 +63,27 @@ def _merge_branches(found: list[tuple[tuple[Path_, str], Problem]]) -> list[Prob
     return merged
 
 
+def _path(location: Path_, values: Any) -> Path_:
+    """The keys among pydantic's parts. What looks like a branch may be a key of the spec."""
+    path: Path_ = ()
+    for part in location:
+        is_key = isinstance(values, dict) and part in values
+        if is_key or not _is_branch(part):
+            path = (*path, part)
+            values = values[part] if is_key or (isinstance(values, list) and isinstance(part, int)) else None
+    return path
+
+
 def _is_branch(part: str | int) -> bool:
     """Pydantic names the alternative of a union it tried, e.g. `literal['auto']` or `constrained-int`; ours are in
     angle brackets."""
     return isinstance(part, str) and (
-        "[" in part
-        or part.startswith("<")
-        or part in {"int", "str", "bool", "float", "constrained-int", "constrained-float"}
+        "[" in part or _is_ours(part) or part in {"int", "str", "bool", "float", "constrained-int", "constrained-float"}
     )
+
+
+def _is_ours(part: str | int) -> bool:
+    return isinstance(part, str) and part.startswith("<") and part.endswith(">")
 
 
 def _dotted(path: Iterable[str | int]) -> str:
@@ -84,7 +97,7 @@ def _message(detail: ErrorDetails, path: Path_) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         key, known = str(path[-1]), _keys_at(path[:-1])
-        form = next((str(part) for part in detail["loc"] if str(part).startswith("<")), "")
+        form = next((str(part) for part in detail["loc"] if _is_ours(part)), "")
         # A key of another form of the same entry, such as max beside percentiles.
         return f"{form.strip('<>')} and {key} exclude each other" if form and key in known else unknown_key(key, known)
     if kind == "missing":

@@ -191,7 +191,11 @@ class _Reader:
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
-        value = self.loader.construct_object(node)
+        try:
+            value = self.loader.construct_object(node)
+        except (ValueError, LookupError, AttributeError):  # yaml takes a scalar to be what its tag says
+            kind = node.tag.rpartition(":")[2]
+            raise _refuse(where, f"{node.value!r} is no {kind}; put it in quotes if it is text") from None
         if isinstance(value, bytes | datetime.date) or (isinstance(value, float) and not math.isfinite(value)):
             raise _refuse(where, f"{node.value!r} is neither text nor a finite number; put it in quotes if it is text")
         return value

@@ -71,8 +71,9 @@ def _made_of(order: WorkOrder, network: keras.Model, inputs: Any) -> Any:
         ) from error
 
 
-def _at(order: WorkOrder, part: str) -> str:
-    """Where this part of the samples comes from: the file, if there is one, and the entry of the spec."""
+def _at(order: WorkOrder, part: str, place: str = "") -> str:
+    """Where this part of the samples comes from: the file, if there is one, and the entry of the spec. `place` is the
+    line of the file, where that is known."""
     side, _, name = part.partition(".")
     kinds = [entry.name for entry in dataclasses.fields(order.dataset) if entry.name != "tokenizer"]
     kind = next((kind for kind in kinds if getattr(order.dataset, kind) is not None), "")
@@ -83,7 +84,7 @@ def _at(order: WorkOrder, part: str) -> str:
         of_side = getattr(data, side)
         paths = of_side.get(name) if isinstance(of_side, dict) else of_side
     file = paths[0] if isinstance(paths, tuple) else paths
-    where = f"{Path(order.folder, file)}: " if file else ""
+    where = f"{place or Path(order.folder, file)}: " if file else ""
     called = f"{side}[{name}]" if name.isdigit() else repr(name)
     return f"{where}{key}{f' ({called})' if name else ''}"
 
@@ -178,6 +179,11 @@ def _is_fed(layer: Any, wanted: Any) -> bool:
 def _check_target(order: WorkOrder, part: str, given: tf.TensorSpec, output: Any, loss: Any) -> None:
     name, shape = plain(loss), given.shape[1:]
     low, high = _range(order, part)
+    if name == _SPARSE and not len(output):
+        raise TrialCrashed(
+            f"{_model_key(order)}: the model makes one number a sample, and the loss needs one for each class",
+            hint="end it with a layer that has as many units as there are classes, or take another loss",
+        )
     if name == _SPARSE:
         classes = output[-1]
         ignores = getattr(loss, "ignore_class", None) is not None
@@ -185,16 +191,16 @@ def _check_target(order: WorkOrder, part: str, given: tf.TensorSpec, output: Any
         if classes is not None and not ignores and (high >= classes or low < 0):
             found = f"down to {low}" if low < 0 else f"up to {high}"
             raise TrialCrashed(
-                f"{_at(order, part)} has classes {found}, and the model tells {classes} apart, from 0 on",
+                f"{_label_at(order, part, low)} has classes {found}, and the model tells {classes} apart, from 0 on",
                 hint="check the labels; the loss may have an ignore_class"
                 if low < 0
                 else "check the labels, or give the last layer more units",
             )
         output = output[:-1]
     elif name == "binarycrossentropy" and (high > 1 or low < 0):
+        found = f"down to {low}" if low < 0 else f"up to {high}"
         raise TrialCrashed(
-            f"{_at(order, part)} has labels {f'down to {low}' if low < 0 else f'up to {high}'}, and the loss is for "
-            "labels 0 and 1",
+            f"{_label_at(order, part, low)} has labels {found}, and the loss is for labels 0 and 1",
             hint="check the labels, or take SparseCategoricalCrossentropy",
         )
     elif name not in _ELEMENTWISE:
@@ -221,9 +227,15 @@ def _check_that_classes_are_whole(order: WorkOrder, part: str) -> None:
     fraction = None if order.scan is None else order.scan.fractions.get(part)
     if fraction is not None:
         raise TrialCrashed(
-            f"{_at(order, part)} has {fraction:g} among its classes, which are whole numbers from 0 on",
+            f"{_label_at(order, part)} has {fraction:g} among its classes, which are whole numbers from 0 on",
             hint="check the labels; for targets that are no classes take another loss, such as mean_squared_error",
         )
+
+
+def _label_at(order: WorkOrder, part: str, low: int = 0) -> str:
+    """Where the label stands that no label can be: the smallest if that is below 0, or else the largest."""
+    smallest, largest = ("", "") if order.scan is None else order.scan.places.get(part, ("", ""))
+    return _at(order, part, smallest if low < 0 else largest)
 
 
 def _range(order: WorkOrder, part: str) -> tuple[int, int]:

@@ -7,6 +7,7 @@ import json
 import os
 import select
 import sys
+import tempfile
 import threading
 import traceback
 from pathlib import Path
@@ -62,6 +63,8 @@ class _Mouth:
 def run(*, scratch: str, reply_fd: int, parent_pid: int) -> NoReturn:
     """Carry out the order in the scratch folder, reply, and leave."""
     die_with_parent(parent_pid)
+    # What TensorFlow leaves in the temporary folder it removes at a clean exit, which this process will not have.
+    os.environ["TMPDIR"] = tempfile.tempdir = scratch
     mouth = _Mouth(reply_fd)
     told = json.loads((Path(scratch) / "order.json").read_bytes())
     if told["do"] != "trial":

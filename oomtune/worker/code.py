@@ -70,6 +70,11 @@ def arguments_for(
     return offered | args
 
 
+def takes_length(function: Callable[..., Any]) -> bool:
+    """Is it given the length under trial?"""
+    return not {"sequence_length", "candidate"}.isdisjoint(inspect.signature(function).parameters)
+
+
 def required_by(function: Callable[..., Any]) -> list[str]:
     """The arguments that it can't be called without."""
     return [word for word, parameter in inspect.signature(function).parameters.items() if _is_required(parameter)]

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from oomtune.domain import DatasetSpec, Purpose, Stage, WorkOrder
 from oomtune.errors import TrialCrashed
-from oomtune.worker import agreement, code, data, device
+from oomtune.worker import agreement, code, data, device, length
+from oomtune.worker.layers import with_length
 from oomtune.worker.progress import Progress
 from oomtune.worker.reasons import reason
 from oomtune.worker.sources import SIDES
@@ -78,8 +79,10 @@ def _made(order: WorkOrder) -> tuple[Step, Step | None]:
     """The step that the factory returns, and the validation step if it returns a pair."""
     name = order.model.train_step or ""
     factory = code.load(name, order.folder, _KEY)
-    keras.config.set_dtype_policy(order.trial.candidate.precision)  # whatever the module has set
-    made = factory(**code.arguments_for(factory, order.model.args, order.trial.candidate, name))
+    length.check(order)
+    candidate = order.trial.candidate
+    keras.config.set_dtype_policy(candidate.precision)  # whatever the module has set
+    made = factory(**code.arguments_for(factory, with_length(order.model.args, candidate), candidate, name))
     step, validate = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not callable(step) or not (validate is None or callable(validate)):
         raise TrialCrashed(

@@ -11,7 +11,7 @@ import keras
 from oomtune.domain import Application, Candidate, WorkOrder
 from oomtune.errors import TrialCrashed
 from oomtune.remat import NONE, rematerialise
-from oomtune.worker import cells, code, layers, saved, sources
+from oomtune.worker import cells, code, layers, length, saved, sources
 from oomtune.worker.blueprint import Blueprint
 from oomtune.worker.compiling import compile_as_told
 from oomtune.worker.layers import first_words, with_length
@@ -25,6 +25,7 @@ def build(order: WorkOrder, candidate: Candidate, *, any_length: bool = False) -
     floatx = keras.config.floatx()
     if order.model.builder is not None:
         code.load(order.model.builder, order.folder, "model.builder")
+    length.check(order)
     # After the import: whatever the module has set, this trial is the candidate's.
     keras.config.set_floatx(floatx)
     keras.config.set_dtype_policy(candidate.precision)
@@ -120,7 +121,8 @@ def _from_application(application: Application, blueprint: Blueprint) -> keras.M
 
 def _from_builder(name: str, blueprint: Blueprint) -> keras.Model:
     builder = code.load(name, blueprint.folder, "model.builder")
-    model = builder(**code.arguments_for(builder, blueprint.spec.args, blueprint.candidate, name))
+    arguments = with_length(blueprint.spec.args, blueprint.candidate)
+    model = builder(**code.arguments_for(builder, arguments, blueprint.candidate, name))
     if not isinstance(model, keras.Model):
         raise TrialCrashed(
             f"model.builder: {name} returned {type(model).__name__}, not a keras.Model",

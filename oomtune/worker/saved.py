@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
-import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +12,13 @@ import keras
 
 from oomtune.errors import TrialCrashed
 from oomtune.files import modules_in
+from oomtune.saved_inputs import SHAPES, UNREADABLE, input_layers, read_config
 from oomtune.worker import code, hdf5, vocabularies
 from oomtune.worker.blueprint import Blueprint
 from oomtune.worker.layers import first_words
 
 _KEY = "model.keras_file"
 _POLICIES = ("DTypePolicy", "Policy")
-_SHAPES = ("batch_shape", "batch_input_shape")
 
 
 def build(blueprint: Blueprint) -> keras.Model:
@@ -39,7 +37,6 @@ def build(blueprint: Blueprint) -> keras.Model:
     _set_precision(config, candidate.precision)
     was_fixed = None
     if candidate.sequence_length is not None:
-        _refuse_a_length_of_text(config, path)
         was_fixed = _set_length(config, candidate.sequence_length, blueprint.sequences)
     try:
         model = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=not spec.allow_code)
@@ -72,14 +69,8 @@ def _reason(error: Exception) -> str:
 def _read(path: Path) -> dict[str, Any]:
     """The configuration in a `.keras` archive, a `.h5` file or the JSON text of `Model.to_json`."""
     try:
-        if path.suffix == ".keras":
-            with zipfile.ZipFile(path) as archive:
-                found = json.loads(archive.read("config.json"))
-        elif path.suffix == ".json":
-            found = json.loads(path.read_bytes())
-        else:
-            found = hdf5.read(path)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        found = read_config(path) if path.suffix in (".keras", ".json") else hdf5.read(path)
+    except UNREADABLE as error:
         raise TrialCrashed(
             f"{_KEY}: {path} can't be read: {first_words(error)}", hint="save it with model.save('model.keras')"
         ) from None
@@ -191,15 +182,6 @@ def _layers(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield thing
 
 
-def _refuse_a_length_of_text(config: dict[str, Any], path: Path) -> None:
-    dtypes = [inner.get("dtype") for _, inner in _input_layers(config)]
-    if dtypes and all(dtype == "string" for dtype in dtypes):
-        raise TrialCrashed(
-            f"{_KEY}: {path.name} takes text and makes tokens of it itself: it has no length to search",
-            hint="leave search.sequence_length out; every text is trained on as long as it is",
-        )
-
-
 def _set_length(config: dict[str, Any], length: int, sequences: frozenset[str] | None) -> int | None:
     """Give inputs of a fixed length another one, and return what it was; None when the length was left open."""
     inputs = {name: shape for name, shape in _inputs(config) if len(shape) > 1}
@@ -232,27 +214,14 @@ def _by_name(sequences: frozenset[str], config: dict[str, Any]) -> frozenset[str
 
 def _inputs(config: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
     """The shapes of the model's own inputs that are no text, by their names."""
-    for key, inner in _input_layers(config):
+    for key, inner in input_layers(config):
         if inner.get("dtype") != "string":
             yield str(inner.get("name", "")), inner[key]
-
-
-def _input_layers(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The configurations of the model's own inputs, not of those of the models inside it, each with the key that its
-    shape is under."""
-    layers = config["config"].get("layers", []) if isinstance(config["config"], dict) else []
-    for layer in layers:
-        inner = layer.get("config") if isinstance(layer, dict) else None
-        if not isinstance(inner, dict):
-            continue
-        for key in _SHAPES:
-            if isinstance(inner.get(key), list):
-                yield key, inner
 
 
 def _input_shapes(config: dict[str, Any]) -> Iterator[list[Any]]:
     for thing in _objects(config):
         inner = thing.get("config")
-        for key in _SHAPES:
+        for key in SHAPES:
             if isinstance(inner, dict) and isinstance(inner.get(key), list):
                 yield inner[key]

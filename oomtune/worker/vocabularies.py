@@ -11,6 +11,7 @@ from typing import Any
 import keras
 
 from oomtune.errors import TrialCrashed
+from oomtune.saved_inputs import UNREADABLE
 
 _LOOKUPS = ("TextVectorization", "StringLookup", "IntegerLookup")
 _FOLDER, _FILE = "assets/", "/vocabulary.txt"
@@ -37,13 +38,13 @@ def learnt(objects: Iterable[dict[str, Any]], path: Path, key: str) -> bool:
 def load(model: keras.Model, path: Path, key: str) -> None:
     """Fill the model's tables from the file, as Keras does when it loads one; weights are not read."""
     with TemporaryDirectory() as folder:
-        with zipfile.ZipFile(path) as archive:
-            archive.extractall(folder, _kept_in(path))  # never outside of the folder, whatever they are called
         library = keras.src.saving.saving_lib
-        store = library.DiskIOStore(str(Path(folder, _FOLDER)), mode="r")
         try:
+            with zipfile.ZipFile(path) as archive:
+                archive.extractall(folder, _kept_in(path))  # never outside of the folder, whatever they are called
+            store = library.DiskIOStore(str(Path(folder, _FOLDER)), mode="r")
             library._load_state(model, None, store, inner_path="", visited_saveables=set())
-        except (OSError, TypeError, ValueError) as error:
+        except (TypeError, *UNREADABLE) as error:
             raise TrialCrashed(
                 f"{key}: {path.name} holds a vocabulary that can't be read: {error}",
                 hint="save it again with model.save('model.keras')",

@@ -56,7 +56,10 @@ def save(samples: list[Sample], sequences: Sequence[str], path: Path) -> None:
         kept = [parts(nest) for nest in nests]
         arrays |= {f"{side}.{name}": _stacked([one[name] for one in kept]) for name in kept[0]}
     layouts = [layout(nest) for nest in samples[0]]
-    arrays[_ABOUT] = np.array(json.dumps({"sequences": list(sequences), "layouts": layouts}))
+    # NumPy's files know no bfloat16: they keep its bytes, and not what they stand for.
+    types = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
+    about = {"sequences": list(sequences), "layouts": layouts, "types": types}
+    arrays[_ABOUT] = np.array(json.dumps(about))
     draft = path.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         np.savez(file, **arrays)
@@ -66,12 +69,17 @@ def save(samples: list[Sample], sequences: Sequence[str], path: Path) -> None:
 def load(path: Path) -> WorstSamples:
     with np.load(path, allow_pickle=False) as archive:
         about = json.loads(str(archive[_ABOUT]))
-        sides = tuple(_loaded(archive, side, nest) for side, nest in zip(SIDES, about["layouts"], strict=False))
+        types = about["types"]
+        sides = tuple(_loaded(archive, side, nest, types) for side, nest in zip(SIDES, about["layouts"], strict=False))
     return WorstSamples(sides=sides, sequences=frozenset(about["sequences"]))
 
 
-def _loaded(archive: Any, side: str, nest: Nest) -> Arrays:
-    return mapped(lambda _, name: archive[f"{side}.{name}"], nest)
+def _loaded(archive: Any, side: str, nest: Nest, types: dict[str, str]) -> Arrays:
+    def one(name: str) -> Any:
+        array, kind = archive[f"{side}.{name}"], types.get(f"{side}.{name}")
+        return array if kind is None else array.view(tf.as_dtype(kind).as_numpy_dtype)
+
+    return mapped(lambda _, name: one(name), nest)
 
 
 def _stacked(arrays: list[Any]) -> Any:

@@ -51,6 +51,7 @@ def said(
     inputs: Any = None,
     *,
     fractions: dict[str, float] | None = None,
+    places: dict[str, tuple[str, str]] | None = None,
     batch_size: int = 2,
     run_eagerly: bool = False,
     weights: Any = None,
@@ -65,7 +66,7 @@ def said(
         settings=TrialSettings(),
         device=CPU,
         budget=Budget(limit_bytes=1),
-        scan=Scan(samples=2, read=2, ranges=ranges, fractions=fractions or {}),
+        scan=Scan(samples=2, read=2, ranges=ranges, fractions=fractions or {}, places=places or {}),
     )
     if inputs is None:
         inputs = {name: np.zeros((2, 4), "int32") for name in ("left", "right")}
@@ -97,6 +98,20 @@ def test_tokens_and_labels_out_of_range_are_named_by_their_file_and_part(
     found = said(model(), LABELS, ranges)
     assert wanted in found
     assert bool(wanted) == bool(found)
+
+
+@pytest.mark.parametrize(("labels", "place"), [((-1, 2), "/here/b.jsonl:7"), ((0, 3), "/here/c.jsonl:2")])
+def test_a_label_out_of_range_is_named_by_its_line(labels: tuple[int, int], place: str) -> None:
+    places = {"targets.": ("/here/b.jsonl:7", "/here/c.jsonl:2")}
+    assert said(model(), LABELS, {"targets.": labels}, places=places).startswith(f"{place}: dataset.jsonl.targets has")
+
+
+def test_a_model_that_makes_one_number_a_sample_has_no_classes() -> None:
+    number = keras.Input((4,))
+    network = keras.Model(number, keras.ops.max(number, axis=-1))
+    network.compile("sgd", SPARSE)
+    found = said(network, LABELS, {"targets.": (0, 1)}, inputs=np.zeros((2, 4), "float32"))
+    assert "the model makes one number a sample, and the loss needs one for each class" in found
 
 
 def test_labels_that_the_loss_is_told_to_ignore_may_be_anything() -> None:

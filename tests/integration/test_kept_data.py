@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from oomtune.domain import (
     WorkOrder,
 )
 from oomtune.worker import data, sources, worst
+from tests.conftest import Cli
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,16 @@ def test_arrays_lie_in_the_hosts_memory_beside_a_card_and_in_the_devices_otherwi
     if in_host_memory:
         assert isinstance(kept.arrays[0], np.ndarray)
         assert kept.arrays[0].shape == (10, 3)
+
+
+def test_a_probe_leaves_nothing_in_the_temporary_folder(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    np.savez(cli.folder / "a.npz", x=np.zeros((10, 64), "float32"), y=np.zeros((10, 1), "float32"))
+    temporary = cli.folder / "temporary"
+    temporary.mkdir()
+    spec = spec_file(dataset={"npz": {"path": "a.npz"}}, search__batch_size=[8])
+    ran = cli("probe", spec, env={"TMPDIR": str(temporary)})
+    assert ran.code == 0, ran.err
+    assert list(temporary.iterdir()) == []
 
 
 def _with_rows(found: Scan, path: Path) -> Scan:

@@ -94,6 +94,12 @@ def test_an_application_probes_without_a_download(cli: Cli, spec_file: Callable[
     assert ran.document["best"]["batch_size"] == 8
 
 
+OF_A_LENGTH = """\
+import keras
+
+def build(size):
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(size)])
+"""
 SETS_POLICIES = """\
 import keras
 keras.config.set_dtype_policy("mixed_bfloat16")
@@ -126,6 +132,27 @@ def test_a_model_is_under_the_precision_of_its_trial_or_refused(
         assert "search.precision: [mixed_float16]" in refused.value.hint
     finally:
         keras.config.set_dtype_policy("float32")
+
+
+def test_a_length_that_nothing_takes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "of_a_length.py").write_text(OF_A_LENGTH)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def built(*shape: Any, **entries: Any) -> keras.Model:
+        trial = Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=2, sequence_length=6))
+        inputs = {"shape": list(shape)}
+        order = small_work_order(
+            trial, tmp_path, model=entries, search__sequence_length=[6], dataset__synthetic__inputs=inputs
+        )
+        return model.build(order, trial.candidate)
+
+    fixed: list[Any] = [{"Input": {"shape": [4]}}, {"Dense": {"units": 1}}]
+    for entries in ({"layers": fixed}, {"builder": "of_a_length:build", "args": {"size": 4}}):
+        with pytest.raises(TrialCrashed, match=r"search\.sequence_length is set, and neither the model nor the data"):
+            built(4, **entries)
+        assert built("sequence_length", **entries), "the data has it"
+    assert built(4, layers=[{"Input": {"shape": [4]}}, {"RepeatVector": {"n": "sequence_length"}}]).output_shape[1] == 6
+    assert built(4, builder="of_a_length:build", args={"size": "sequence_length"}).output_shape == (None, 6)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import keras
 import pytest
 
 from oomtune.domain import Candidate, ModelSpec
-from oomtune.errors import TrialCrashed
+from oomtune.errors import SpecProblem, TrialCrashed
+from oomtune.spec import load_spec
 from oomtune.worker import saved
 from oomtune.worker.blueprint import Blueprint
 from tests.conftest import Cli
@@ -218,10 +220,16 @@ def test_a_vocabulary_that_is_not_in_the_file_is_said_with_its_layer(
         build(path)
 
 
-def test_a_model_that_takes_text_has_no_length_to_search(tmp_path: Path) -> None:
-    path = save(reader(), tmp_path / "model.keras")
-    with pytest.raises(TrialCrashed, match="takes text and makes tokens of it itself: it has no length to search"):
-        build(path, sequence_length=8)
+@pytest.mark.parametrize("file", ["model.keras", "model.json"])
+def test_that_a_model_which_takes_text_has_no_length_to_search_is_said_of_the_spec(
+    tmp_path: Path, spec_file: Callable[..., Path], file: str
+) -> None:
+    save(reader(), tmp_path / file)
+    with pytest.raises(SpecProblem) as refused:
+        load_spec(spec_file(model={"keras_file": file}, search__sequence_length=[8]))
+    assert f"search.sequence_length: {file} takes text and makes tokens of it itself" in str(refused.value)
+    save(text_model(None), tmp_path / "tokens.keras")
+    assert load_spec(spec_file(model={"keras_file": "tokens.keras"}, search__sequence_length=[8]))
 
 
 def test_a_probe_trains_a_model_that_takes_text(cli: Cli, spec_file: Callable[..., Path]) -> None:
@@ -257,6 +265,20 @@ def test_a_file_that_holds_no_model_is_said_so(tmp_path: Path, file: str, conten
     path.write_bytes(contents)
     with pytest.raises(TrialCrashed, match=r"can't be read|holds no model"):
         build(path)
+
+
+def test_an_archive_that_cannot_be_unpacked_is_said_so(tmp_path: Path) -> None:
+    path = tmp_path / "model.keras"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("config.json", text_model(None).to_json())
+    packed = path.read_bytes()
+    for damaged in (
+        packed[:60] + b"\xff" * 40 + packed[100:],
+        packed.replace(b"PK\x01\x02\x14\x03\x14\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(TrialCrashed, match="can't be read"):
+            build(path)
 
 
 def test_a_probe_takes_a_saved_model_as_it_was_compiled(cli: Cli, spec_file: Callable[..., Path]) -> None:

@@ -145,6 +145,7 @@ def test_a_pattern_stands_for_files_in_order_each_once(folder: Path) -> None:
             "dataset.images.channels: expected 1, 3 or 4; got 2",
         ),
         ({"python": "not a function"}, "dataset.python: expected package.module:function; got 'not a function'"),
+        ({"images": {"path": "a" * 300, "size": [4, 4]}}, "dataset.images.path: no such folder: {folder}/aaa"),
         ({"tfds": {"path": "no", "inputs": "x", "targets": "y"}}, "dataset.tfds.path: no such folder: {folder}/no"),
         ({"npz": {"path": "a.npz"}, "tokenizer": {}}, "dataset.tokenizer: dataset.npz holds no text that is read here"),
         (

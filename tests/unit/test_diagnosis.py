@@ -112,12 +112,14 @@ def test_a_program_asks_for_more_than_its_largest_buffer() -> None:
     [
         ("MemoryError: Unable to allocate array with shape (300000, 700) and data type float64", (300000, 700), "float64", 1_680_000_000),
         (f"OOM when allocating tensor with shape[] and type double on {GPU} by allocator GPU_0_bfc", (), "float64", 8),
+        ("OOM when allocating tensor with shape [64 128] and type float", (64, 128), "float32", 4 * 64 * 128),
+        (f"ResourceExhaustedError: OOM when allocating tensor with shape[{'9' * 5_000}]", None, None, None),
         ("MIOpen(HIP): Error [Allocate] Memory not available to allocate buffer: 3221225472", None, None, 3 * GIB),
         ("InternalError: GPU memory (3221225472 bytes) could not be allocated", None, None, 3 * GIB),
     ],
 )  # fmt: skip
 def test_what_was_asked_for_is_read_in_every_form(
-    text: str, shape: tuple[int, ...] | None, dtype: str | None, size: int
+    text: str, shape: tuple[int, ...] | None, dtype: str | None, size: int | None
 ) -> None:
     found = classify(text)
     assert (found.tensor_shape, found.dtype, found.bytes_requested) == (shape, dtype, size)
@@ -213,6 +215,11 @@ def test_the_size_of_blocks_changes_nothing(text: Text, size: int) -> None:
 @given(text=st.text(max_size=300), tail=st.sampled_from(["", *(text.text for text in ALL)]))
 def test_no_text_is_too_strange_to_be_read(text: str, tail: str) -> None:
     assert classify(text + tail).kind in ("device_oom", "host_oom", "not_oom")
+
+
+@pytest.mark.parametrize("level", ["INFO: ", "WARNING ", "[DEBUG] "])
+def test_a_line_may_have_any_number_of_levels_before_it(level: str) -> None:
+    assert classify(f"{level * 2_000}{DEVICE[0].text}\n{DEVICE[0].text}").kind == "device_oom"
 
 
 @settings(max_examples=40)

@@ -20,7 +20,7 @@ from oomtune.domain import (
     TriedRemedy,
 )
 from oomtune.explaining.choosing import Asked
-from oomtune.report.explanation import before_row, remedy_notes, remedy_rows
+from oomtune.report.explanation import before_row, growth_sentences, remedy_notes, remedy_rows
 from oomtune.report.explanation_document import explanation_document
 from tests.unit.test_explaining import MIB, FakeBench, Law, explained, law
 
@@ -187,6 +187,23 @@ def test_a_batch_that_ran_with_more_that_may_fit_is_said_to_be_the_least() -> No
     assert explanation.before.certainty is Certainty.AT_LEAST
     assert before_row(explanation).batch.startswith("≥")
     assert any("more may fit" in note for note in remedy_notes(explanation))
+
+
+def test_a_model_for_one_batch_size_is_said_to_take_no_larger_one() -> None:
+    class ForOneSize(FakeBench):
+        def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
+            outcome = super().run(what, spec, budget, dataclasses.replace(trial, further=()))
+            crashed = dataclasses.replace(outcome, kind=Kind.CRASH, points=())
+            return outcome if trial.candidate.batch_size == 8 else crashed
+
+    explanation = explained(Asked(batch_size=8), ForOneSize())
+    costs = [explanation.before, *(remedy.cost for remedy in explanation.remedies if remedy.cost)]
+    assert {(cost.largest_batch_size, cost.certainty) for cost in costs} == {(8, Certainty.NO_LARGER)}
+    assert before_row(explanation).batch == "=8"
+    assert growth_sentences(explanation) == [
+        "It ran at this batch alone, so how memory grows with the batch was not seen."
+    ]
+    assert "a larger one fails for another reason than memory" in remedy_notes(explanation)[-1]
 
 
 def test_from_afar_the_edge_is_come_near_by_halves() -> None:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from oomtune.errors import UsageProblem
+from oomtune.errors import SpecProblem, UsageProblem
 from oomtune.preparing import resolved_device
 from oomtune.spec import load_spec
 from tests.specs import small_spec
+
+WRONG = {"int": {"shape": ["x"]}, "b[0]": {"shape": [-1]}}
 
 
 def write(folder: Path, **overrides: Any) -> Path:
@@ -37,3 +39,21 @@ def test_an_entry_is_found_by_its_dotted_key(tmp_path: Path) -> None:
     loaded = load_spec(path)
     assert loaded.place("model.layers[1]") == f"{path}:6"
     assert loaded.place("dataset.synthetic.inputs.nothing").endswith(":16")
+
+
+def test_a_key_that_looks_like_a_word_of_the_checker_is_named_like_any_other(tmp_path: Path) -> None:
+    path = write(tmp_path, trial=None, dataset__synthetic__inputs=WRONG)
+    path.write_text(path.read_text() + "trial: {<<: {steps: 2}}\n")
+    with pytest.raises(SpecProblem) as refused:
+        load_spec(path)
+    said = [str(problem).partition(": ")[2] for problem in refused.value.problems]
+    assert said == [
+        "dataset.synthetic.inputs.int.shape[0]: expected a whole number or sequence_length; got 'x'",
+        "dataset.synthetic.inputs.b[0].shape[0]: expected 1 or more or sequence_length; got -1",
+        "trial.<<: unknown key; known here: warmup_steps, steps, confirm_steps, timeout",
+    ]
+    del said[-1]  # what is given as values has no line, and names its keys all the same
+    with pytest.raises(SpecProblem) as refused:
+        load_spec(small_spec(dataset__synthetic__inputs=WRONG, int=1))
+    assert [str(problem).partition(": ")[2] for problem in refused.value.problems][:2] == said
+    assert "spec: int: unknown key" in str(refused.value)

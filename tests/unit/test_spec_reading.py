@@ -152,6 +152,8 @@ def test_each_wrong_value_names_its_key_and_what_is_accepted(overrides: dict[str
         ("? [a, b]\n: 1\n", "a key must be a word"),
         ("a: .inf\n", ":1: '.inf' is neither text nor a finite number"),
         ("a: 2024-01-02\n", "put it in quotes"),
+        ("a: 2024-13-02\n", ":1: '2024-13-02' is no timestamp; put it in quotes if it is text"),
+        ("a: !!int ''\nb: !!bool no-one\n", ":1: '' is no int"),
         ("a: !!binary aGk=\n", "neither text nor a finite number"),
         ("a: &a [*a]\n", "nested more than 50 levels deep"),
         ("[" * 5000, "nested more than 50 levels deep"),

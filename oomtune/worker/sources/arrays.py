@@ -16,7 +16,8 @@ from oomtune.worker.sources.nesting import mapped, parts
 from oomtune.worker.sources.problems import files_of, not_there, unreadable
 from oomtune.worker.sources.source import SIDES, Arrays, Sample, Source, by_name, each
 
-_DAMAGED = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error)
+# An archive may also be encrypted, or packed in a way that Python can't unpack.
+_DAMAGED = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
 _NO_OBJECTS = "the file is damaged, or holds objects, which are never unpickled; save plain numbers with numpy"
 # Values looked at together for NaN: what this needs for itself stays small.
 _VALUES_AT_ONCE = 2**24

@@ -24,6 +24,8 @@ class JsonFields:
         self._data = data
         self._classes: dict[str, dict[str, int]] = {}
         self._fractional: set[str] = set()
+        self._texts: set[str] = set()
+        """The fields that hold text: there an empty list has no words, and elsewhere no numbers."""
         for row, where in first:
             self.sample(row, where)
 
@@ -42,7 +44,8 @@ class JsonFields:
                     f"{where}: field {column!r} is no single number (dataset.jsonl.{side})",
                     hint="a list of fields is one vector of numbers; map inputs to fields for anything else",
                 )
-        return np.array(values, dtype=np.float32) if side == "inputs" else np.stack(values)
+        fractions = side == "inputs" or any(value.dtype.kind == "f" for value in values)
+        return np.array(values, dtype=np.float32 if fractions else np.int32)
 
     def _value(self, side: str, field: str, row: dict[str, Any], where: str) -> Any:
         if field not in row:
@@ -50,10 +53,15 @@ class JsonFields:
         value = row[field]
         if isinstance(value, str):
             if side == "inputs" or field in self._data.text:
+                self._texts.add(field)
                 return value
             names = self._classes.setdefault(field, {})
             return np.array(names.setdefault(value, len(names)), dtype=np.int32)
-        if isinstance(value, list) and value and all(isinstance(entry, str) for entry in value):
+        if (
+            isinstance(value, list)
+            and all(isinstance(entry, str) for entry in value)
+            and (value or field in self._texts)
+        ):
             return self._words(side, field, value)
         try:
             array = np.array(value)
@@ -64,6 +72,7 @@ class JsonFields:
     def _words(self, side: str, field: str, words: list[str]) -> Any:
         """A list of strings is text that is split already; of other targets it is a class for each step."""
         if side == "inputs" or field in self._data.text:
+            self._texts.add(field)
             return Words(words)
         names = self._classes.setdefault(field, {})
         return np.array([names.setdefault(word, len(names)) for word in words], dtype=np.int32)

@@ -35,7 +35,8 @@ def images_source(data: ImagesData, folder: str, bounds: Bounds) -> Source:
 
 def _found(folders: list[Path]) -> list[tuple[Path, int]]:
     """Every image with the number of its class."""
-    inside = [entry for folder in folders for entry in folder.iterdir() if entry.is_dir()]
+    # Keras takes no hidden folder for a class either: notebooks and editors leave them behind.
+    inside = [entry for folder in folders for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."]
     _refuse_splits(inside)
     classes = {name: number for number, name in enumerate(sorted({entry.name for entry in inside}))}
     images = sorted(

@@ -63,7 +63,8 @@ def _array(what: str, array: Any, name: str) -> Any:
         return array
     if not isinstance(array, np.ndarray | tf.Tensor):
         raise DataUnreadable(f"{_KEY}: {name} returned {_described(array)} as {what}", hint=_EXPECTED)
-    array = array.numpy() if isinstance(array, tf.Tensor) else array
+    # Of a tensor with one text in it TensorFlow makes no array.
+    array = np.asarray(array.numpy()) if isinstance(array, tf.Tensor) else array
     return usable(_without_objects(array), f"{name}: {what}", _KEY, text=True)
 
 

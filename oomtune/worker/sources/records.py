@@ -45,6 +45,7 @@ def tfrecord_source(data: TfrecordData, tokenizer: Tokenizer, folder: str, bound
         samples=count.over(finished(samples(records), checker, tokenize)),
         share_read=lambda: max(records.share_read(), count.given / bounds.samples),
         partial=lambda: None if count.given < bounds.samples else records.in_all(count.given),
+        where=lambda: checker.where,
         name=str(files[0]),
         key=_KEY,
         axes={name: _axis(data.features[feature]) for name, feature in by_name(data.inputs).items()},

@@ -64,7 +64,7 @@ def _streamed(source: Source, on_progress: OnProgress, bounds: Bounds) -> tuple[
     for sample in source.samples:
         read += 1
         inputs_seen.look(sample[0])
-        targets_seen.look(sample[1])
+        targets_seen.look(sample[1], source.where())
         lengths.look(sample)
         if read % _EVERY == 0:
             on_progress(read, source.share_read())
@@ -85,6 +85,7 @@ def _streamed(source: Source, on_progress: OnProgress, bounds: Bounds) -> tuple[
         more=in_all is not None and in_all <= read,
         ranges=inputs_seen.ranges() | targets_seen.ranges(),
         fractions=targets_seen.fractions(),
+        places=targets_seen.places(),
         sequences=sequences(kept, lengths.measured),
     )
     return found, kept

@@ -63,6 +63,8 @@ class Source:
     """Whole arrays that training keeps in memory, side by side as in a sample."""
     dataset: tf.data.Dataset | None = None
     """A pipeline of single samples that training runs."""
+    where: Callable[[], str] = lambda: ""
+    """The place of the sample that was given last: its file and line, if it has them."""
     name: str = "the dataset"
     """What to call it in messages: its file, or the entry of the spec."""
     key: str = ""

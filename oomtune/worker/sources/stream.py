@@ -35,7 +35,10 @@ class Checker:
         self._key = key
         self._by_side = by_side
         self._names: dict[str, Names | ArrayNames] = {"inputs": inputs, "targets": targets, "weights": "weights"}
-        self._shapes: dict[tuple[str, str], tuple[int, ...]] = {}
+        self._shapes: dict[tuple[str, str], tuple[int, ...] | None] = {}
+        """None of a text: how many tokens it has is not known yet."""
+        self.where = ""
+        """The place of the sample that was given last, of those that were looked at."""
 
     def look(self, sample: Raw) -> Raw:
         sides, where = sample
@@ -45,14 +48,23 @@ class Checker:
         return sample
 
     def _look(self, side: str, name: str, value: Any, where: str) -> None:
+        shape: tuple[int, ...] | None = None
         if isinstance(value, str | Words):
             self._look_at_text(side, name, value, where)
-            return
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
-            self._refuse_number(side, name, value, where)
-        shape: tuple[int, ...] = value.shape
+        else:
+            shape = value.shape
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                self._refuse_number(side, name, value, where)
         seen = self._shapes.setdefault((side, name), shape)
-        if seen != shape and (len(seen) != len(shape) or seen[1:] != shape[1:]):
+        if seen == shape:
+            return
+        if seen is None or shape is None:
+            is_now, was = ("text", "numbers") if shape is None else ("numbers", "text")
+            raise DataUnreadable(
+                f"{where}: {self._called(side, name)} is {is_now}, earlier samples have {was} ({self._entry(side)})",
+                hint="make it the same in all samples: a text, or numbers",
+            )
+        if len(seen) != len(shape) or seen[1:] != shape[1:]:
             raise DataUnreadable(
                 f"{where}: {self._called(side, name)} has the shape {list(shape)}, earlier samples have {list(seen)}"
                 f" ({self._entry(side)})",
@@ -105,7 +117,8 @@ def finished(samples: Iterator[Raw], checker: Checker, tokenize: Tokenize | None
     """The samples as arrays."""
     while batch := [checker.look(sample) for sample in islice(samples, _AT_ONCE)]:
         tokens = _tokens(batch, tokenize)
-        for sides, _ in batch:
+        for sides, where in batch:
+            checker.where = where
             yield _filled(sides, tokens)
 
 

@@ -99,6 +99,7 @@ def _of_lines(
         samples=count.over(then(finished(samples(lines), checker, tokenize))),
         share_read=lines.share_read,
         partial=lambda: lines.in_all(count.given),
+        where=lambda: checker.where,
         name=str(lines.files[0]),
         key=lines.key,
     )

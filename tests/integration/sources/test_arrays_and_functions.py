@@ -95,6 +95,15 @@ def test_array_files_that_are_cut_short_or_of_another_kind(tmp_path: Path, refus
     np.save(tmp_path / "b.npy", np.zeros((50, 4)))
     assert "is an .npz archive (dataset.npy.inputs)" in refused(npy={"inputs": "a.npz", "targets": "a.npy"})
     assert "a.npy is not an .npz archive" in refused(npz={"path": "a.npy"})
+    # The method that its entries say they are packed with is one that Python does not know.
+    packed = (tmp_path / "a.npz").read_bytes()
+    for header, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        packed = b"".join(
+            (header + part[: at - 4] + b"c" + part[at - 3 :]) if place else part
+            for place, part in enumerate(packed.split(header))
+        )
+    (tmp_path / "c.npz").write_bytes(packed)
+    assert "c.npz: 'x' can't be read: " in refused(npz={"path": "c.npz"})
     assert "samples of the shape [4], and [3] in" in refused(npy={"inputs": ["a.npy", "b.npy"], "targets": "a.npy"})
     for name, section in (
         ("a.npz", {"npz": {"path": "a.npz"}}),
@@ -103,9 +112,6 @@ def test_array_files_that_are_cut_short_or_of_another_kind(tmp_path: Path, refus
         (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:700])
         assert f"{name}" in (message := refused(**section))
         assert "can't be read" in message
-
-
-# --- images
 
 
 # --- a function of the user's
@@ -126,6 +132,8 @@ def ragged_arrays(): return ragged, np.array([0, 1, 2])
 def strings(): return np.array(["c", "a b"]), np.array([0, 1])
 def objects(): return np.array(["é b", b"c"], dtype=object), np.array([0, 1])
 def string_pipeline(): return tf.data.Dataset.from_tensor_slices((["a b", "c"], [0, 1]))
+def one_text(): return tf.constant("a"), np.array([0, 1])
+def halves(): return pipeline().map(lambda tokens, label: (tf.cast(tokens, tf.bfloat16), label))
 def mixed_objects(): return np.array(["a", None], dtype=object), np.array([0, 1])
 def deep(): return tf.data.Dataset.from_tensors((tf.ragged.constant([[1, 2], [3]]), 1))
 def empty(): return tf.data.Dataset.from_tensor_slices((np.zeros((0, 2)), np.zeros(0)))
@@ -207,6 +215,14 @@ def test_several_inputs_and_sample_weights_are_kept_as_the_function_nests_them(t
 
 
 @pytest.mark.usefixtures("functions")
+def test_a_type_that_numpy_files_do_not_know_stays_what_it_is(tmp_path: Path, read: Read) -> None:
+    found, samples = read(python="my_data:halves")
+    worst.save(samples, found.sequences, tmp_path / "rows.npz")
+    inputs, _ = worst.load(tmp_path / "rows.npz").at(2, 4)
+    assert (tf.constant(inputs).dtype, inputs.tolist()) == (tf.bfloat16, [[4, 5, 6, 0], [1, 2, 0, 0]])
+
+
+@pytest.mark.usefixtures("functions")
 def test_of_arrays_of_text_the_most_words_are_the_worst(read: Read) -> None:
     assert [inputs.item() for inputs, _ in read(python="my_data:strings")[1]] == ["a b", "c"]
 
@@ -237,6 +253,7 @@ def test_a_pipeline_that_does_not_know_its_length_is_said_to_have_more_than_was_
         ("sparse", "the inputs of my_data:sparse are a SparseTensorSpec, not tensors | map them to a tensor"),
         ("uneven_weights", "'inputs.0' has 2 samples and 'weights' has 3"),
         ("nan_weights", "sample 1: 'weights' is NaN (dataset.python)"),
+        ("one_text", "my_data:one_text: inputs is a single number, not one entry a sample"),
         ("mixed_objects", "inputs has the type object, not numbers"),
         ("uneven", "'inputs' has 3 samples and 'targets' has 4"),
         ("uneven_ragged", "the arrays of my_data:uneven_ragged have 3 and 4 samples"),

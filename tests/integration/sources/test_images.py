@@ -33,6 +33,8 @@ def test_a_folder_is_a_class_and_images_come_in_one_size(tmp_path: Path, read: R
     assert [int(targets) for _, targets in worst] == [0, 0, 1]
     assert worst[0][0].dtype == "float32"
     assert worst[0][0].max() > 100
+    (tmp_path / "data" / ".ipynb_checkpoints").mkdir()
+    assert read(images={"path": "data", "size": [8, 6]})[0] == found, "a hidden folder is no class, as for Keras"
     some = read(Bounds(images=2), images={"path": "data", "size": [8, 6], "channels": 1})[0]
     assert (some.samples, some.read) == (3, 2)
 

@@ -23,7 +23,8 @@ def test_columns_become_a_vector_and_class_names_numbers(tmp_path: Path, read: R
     (tmp_path / "b.csv").write_text("label,age,income\ndog,3,30\n")
     (tmp_path / "a.csv").write_text("\ufeffage,income,label,note\n1,10,cat,x\n\n2,2e1,dog,\n")
     found, worst = read(csv={"path": "*.csv", "inputs": ["age", "income"], "targets": "label"})
-    assert found == Scan(samples=3, read=3, ranges={"targets.": (0, 1)})
+    places = {"targets.": (f"{tmp_path}/a.csv:2", f"{tmp_path}/a.csv:4")}
+    assert found == Scan(samples=3, read=3, ranges={"targets.": (0, 1)}, places=places)
     assert [inputs.tolist() for inputs, _ in worst] == [[1, 10], [2, 20], [3, 30]]
     assert [(int(targets), targets.dtype) for _, targets in worst] == [(0, "int32"), (1, "int32"), (1, "int32")]
     assert worst[0][0].dtype == "float32"
@@ -115,6 +116,7 @@ def test_a_list_of_whole_numbers_is_tokens(tmp_path: Path, read: Read) -> None:
         read=3,
         lengths=((1, 1), (2, 1), (3, 1)),
         ranges={"inputs.": (0, 9), "targets.": (0, 1)},
+        places={"targets.": (f"{tmp_path}/a.jsonl:1", f"{tmp_path}/a.jsonl:2")},
         sequences=("inputs.",),
     )
     assert [(inputs.tolist(), int(targets)) for inputs, targets in worst] == [([7, 8, 9], 1), ([4, 0], 0), ([], 0)]
@@ -165,8 +167,8 @@ def test_text_that_is_not_split_stays_text_and_the_most_words_are_the_worst(tmp_
 def test_text_arrays_vectors_and_numbers_can_be_fields(tmp_path: Path, read: Read) -> None:
     write_jsonl(
         tmp_path / "a.jsonl",
-        {"text": "a b c", "grid": [[1, 2], [3, 4]], "a": 1, "b": 2, "out": "x y"},
-        {"text": "a", "grid": [[1, 2.5]], "a": 3, "b": 4, "out": "z"},
+        {"text": "a b c", "grid": [[1, 2], [3, 4]], "a": 1, "b": 2, "share": 0.5, "out": "x y"},
+        {"text": "a", "grid": [[1, 2.5]], "a": 3, "b": 4, "share": 1, "out": "z"},
     )
     inputs = {"t": "text", "g": "grid", "v": ["a", "b"], "n": "a"}
     found, worst = read(jsonl={"path": "a.jsonl", "inputs": inputs, "targets": "out", "text": ["out"]})
@@ -175,6 +177,11 @@ def test_text_arrays_vectors_and_numbers_can_be_fields(tmp_path: Path, read: Rea
     assert (first["t"].shape, first["g"].shape, first["v"].tolist(), int(first["n"])) == ((3,), (2, 2), [1, 2], 1)
     assert (str(first["g"].dtype), str(first["v"].dtype), str(first["n"].dtype)) == ("float32", "float32", "int32")
     assert (targets.shape, targets.dtype) == ((2,), "int32")
+    _, worst = read(jsonl={"path": "a.jsonl", "inputs": "a", "targets": ["b", "share"]})
+    assert [(targets.tolist(), str(targets.dtype)) for _, targets in worst] == [
+        ([2, 0.5], "float32"),
+        ([4, 1], "float32"),
+    ]
 
 
 def test_a_list_of_fractions_has_a_length_only_if_lengths_differ(tmp_path: Path, read: Read) -> None:
@@ -228,6 +235,8 @@ def test_a_sample_is_as_long_as_its_longest_part_and_the_longest_of_each_is_kept
             '{"x": "ok", "y": 1}\n{"x": "a \\ud83d", "y": 1}\n',
             "a.jsonl:2: 'x' holds half a character, '\\ud83d' (dataset.jsonl.inputs)",
         ),
+        ('{"x": "ok", "y": 1}\n{"x": 404, "y": 1}\n', "a.jsonl:2: 'x' is numbers, earlier samples have text"),
+        ('{"x": 404, "y": 1}\n{"x": ["ok"], "y": 1}\n', "a.jsonl:2: 'x' is text, earlier samples have numbers"),
         ("\n\n", "a.jsonl holds no samples"),
         ("[" * 100_000 + "\n", "a.jsonl:1: not JSON"),
     ],

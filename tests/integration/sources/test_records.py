@@ -49,6 +49,7 @@ def test_examples_give_samples_of_their_own_lengths(tmp_path: Path, read: Read, 
         read=4,
         lengths=((1, 1), (2, 1), (3, 1), (5, 1)),
         ranges={"inputs.": (0, 4), "targets.": (0, 1)},
+        places={"targets.": (f"{tmp_path}/a.tfrecord, record 1", f"{tmp_path}/a.tfrecord, record 2")},
         sequences=("inputs.",),
     )
     assert shapes(worst) == [((5,), ()), ((3,), ()), ((2,), ()), ((0,), ())]

@@ -55,3 +55,23 @@ def test_wrong_arguments_for_the_layer_are_said_with_their_key(tmp_path: Path, r
 def test_text_without_a_single_pair_of_tokens_holds_no_samples(tmp_path: Path, refused: Callable[..., str]) -> None:
     (tmp_path / "a.txt").write_text("alone\nalone\n")
     assert "a.txt holds no samples" in refused(text={"path": "a.txt"})
+
+
+@pytest.mark.parametrize(("split", "kept"), [("words", [2, 0]), ("none", [b"a b", b""])])
+def test_an_empty_list_among_words_has_none(tmp_path: Path, read: Read, split: str, kept: list[Any]) -> None:
+    (tmp_path / "a.jsonl").write_text('{"x": [], "y": 1}\n{"x": ["a", "b"], "y": 0}\n')
+    section = {"path": "a.jsonl", "inputs": "x", "targets": "y"}
+    _, worst = read(jsonl=section, tokenizer={"split": split})
+    assert [inputs.item() if split == "none" else len(inputs) for inputs, _ in worst] == kept
+
+
+def test_the_places_of_the_smallest_and_the_largest_label_are_known(tmp_path: Path, read: Read) -> None:
+    for name, labels in {"a": (0, 1, 1), "b": (2, -1, 0), "c": (1, 7, 2)}.items():
+        (tmp_path / f"{name}.csv").write_text("x,y\n" + "".join(f"0,{label}\n" for label in labels))
+        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"x": [1], "y": {label / 2}}}\n' for label in labels))
+    found, _ = read(csv={"path": "*.csv", "inputs": ["x"], "targets": "y"})
+    assert found.ranges == {"targets.": (-1, 7)}
+    assert found.places == {"targets.": (f"{tmp_path}/b.csv:3", f"{tmp_path}/c.csv:3")}
+    found, _ = read(jsonl={"path": "*.jsonl", "inputs": "x", "targets": "y"})
+    assert found.fractions == {"targets.": 0.5}
+    assert found.places == {"targets.": (f"{tmp_path}/a.jsonl:2",) * 2}
