@@ -58,7 +58,7 @@ def size_bytes(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What a tensor takes, or the tensors in a list or tuple, and how many they are; nothing for what is none of these."""
+    """What a tensor takes, or the tensors in a list or tuple, and how many they are; nothing for anything else."""
 
     size_bytes: int
     count: int
