@@ -31,7 +31,7 @@ from oomtune.preparing import (
     versions,
     with_its_data,
 )
-from oomtune.report.advice import nothing_fits
+from oomtune.report.advice import nothing_fits, smallest_failure
 from oomtune.scanning import said_of
 from oomtune.session import Limits, result_of, run_session
 from oomtune.spec import LoadedSpec, load_spec
@@ -173,7 +173,7 @@ def _search(
                 observer=observer,
                 limits=limits,
             )
-            result = _with_problem(result, loaded, runner, observer)
+            result = _with_problem(result, loaded, runner, observer, limits)
         finally:
             runner.close()  # its host may be another than the one it was given
             ledger.keep_environment(runner.environment)
@@ -189,12 +189,15 @@ def _search(
         return result
 
 
-def _with_problem(result: ProbeResult, loaded: LoadedSpec, runner: ForkRunner, observer: Observer) -> ProbeResult:
+def _with_problem(
+    result: ProbeResult, loaded: LoadedSpec, runner: ForkRunner, observer: Observer, limits: Limits
+) -> ProbeResult:
     """The same with what is to be said of an end without an answer."""
     problem = result.problem
     if result.verdict is Verdict.NOTHING_FITS:
         observer.notice("nothing fits; measuring what the smallest configuration needs")
-        problem = _nothing_fits(result, runner)
+        smallest, error = smallest_failure(result)
+        problem = nothing_fits(result, smallest, _measure_need(smallest, result, runner, limits), error)
     elif result.verdict is Verdict.FAILED and problem is not None:
         problem = located(problem, loaded)
     return dataclasses.replace(result, problem=problem)
@@ -227,32 +230,19 @@ def _probed_file(loaded: LoadedSpec) -> str:
     return "" if script is None else str((Path(loaded.spec.folder) / script.path).resolve())
 
 
-def _nothing_fits(result: ProbeResult, runner: ForkRunner) -> TrialError:
-    """The smallest configuration that was tried, what it needs, and three things to try."""
-    smallest = min((record.trial.candidate for record in result.records), key=lambda candidate: candidate.tokens)
-    needed = _measure_need(smallest, result, runner)
-    error = next(
-        record.outcome.error
-        for record in result.records
-        if record.trial.candidate == smallest and record.outcome.error is not None
-    )
-    return nothing_fits(result, smallest, needed, error)
-
-
-def _measure_need(smallest: Candidate, result: ProbeResult, runner: ForkRunner) -> int | None:
-    """What the smallest configuration uses when it has the machine's memory; None where that can't be given."""
+def _measure_need(smallest: Candidate, result: ProbeResult, runner: ForkRunner, limits: Limits) -> int | None:
+    """What the smallest configuration uses when it has the machine's memory; None where that can't be given, or there
+    is no time left to see it."""
     free_bytes = int(host_memory().free_bytes * SHARE_OF_FREE)
     ran_out = any(record.outcome.kind is Kind.DEVICE_OOM for record in result.records)
     if result.device.kind != "cpu" or not ran_out or free_bytes <= result.budget.limit_bytes:
         return None
-    roomy = ForkRunner(
-        spec=runner.spec,
-        device=runner.device,
-        budget=Budget(limit_bytes=free_bytes, headroom=0.0),
-        notice=runner.notice,
-        host=runner.host,
-    )
-    outcome = roomy.run(Trial(purpose=Purpose.SEARCH, candidate=smallest))
+    runner.budget = Budget(limit_bytes=free_bytes, headroom=0.0)  # the runner's last trial
+    within_s = None if limits.deadline is None else limits.deadline - time.monotonic()
+    try:
+        outcome = runner.run(Trial(purpose=Purpose.SEARCH, candidate=smallest), within_s=within_s)
+    except TimeUp:
+        return None
     return outcome.peak_bytes if outcome.kind is Kind.FITS else None
 
 

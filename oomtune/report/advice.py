@@ -28,6 +28,17 @@ def what_to_try(
     return [error.hint, *known][: len(known)] if error and _is_to_blame(error, budget, needed_bytes) else known
 
 
+def smallest_failure(result: ProbeResult) -> tuple[Candidate, TrialError]:
+    """Where nothing fits: the smallest configuration that did not, and why. In a precision that was refused some may
+    have fitted: memory is not why that is no answer."""
+    failed = [
+        (record.ended_at, record.outcome.error)
+        for record in result.records
+        if record.outcome.error is not None and record.trial.candidate.precision not in result.refused_precisions
+    ]
+    return min(failed, key=lambda one: one[0].tokens)
+
+
 def nothing_fits(result: ProbeResult, smallest: Candidate, needed_bytes: int | None, error: TrialError) -> TrialError:
     """What is said when nothing fits: of the smallest configuration that was tried, what it needs and what to try.
     `needed_bytes` is what it used when it had more memory, where that was measured."""

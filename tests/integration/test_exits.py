@@ -15,7 +15,8 @@ def test_nothing_fits_is_exit_three_with_the_smallest_its_need_and_three_things_
     cli: Cli, spec_file: Callable[..., Path]
 ) -> None:
     spec = spec_file(model__layers=[{"Input": {"shape": [64]}}, {"Dense": {"units": 300_000}}, {"Dense": {"units": 1}}])
-    ran = cli("probe", spec, "--device", "cpu", "--memory-limit", "64MiB", "--json")
+    words = ("probe", spec, "--device", "cpu", "--memory-limit", "64MiB", "--json")
+    ran = cli(*words)
     assert ran.code == 3
     error = ran.document["error"]
     assert "the smallest configuration tried was batch 1" in error["message"]
@@ -23,6 +24,9 @@ def test_nothing_fits_is_exit_three_with_the_smallest_its_need_and_three_things_
     assert len(error["hint"].splitlines()) == 3
     limit = error["hint"].split("--memory-limit ")[1].split()[0]
     assert not (cli.folder / "model.tuned.yaml").exists()
+    hurried = cli(*words, "--time-limit", "0.01s")
+    assert (hurried.code, hurried.document["new_trials"]) == (3, 0)
+    assert "it needs" not in hurried.document["error"]["message"]
     enough = cli("probe", spec, "--memory-limit", limit, "--set", "search.batch_size=1", "--json")
     assert enough.code == 0, enough.err
 

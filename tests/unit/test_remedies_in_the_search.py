@@ -24,6 +24,7 @@ from oomtune.domain import (
     Verdict,
 )
 from oomtune.observer import Observer, SilentObserver
+from oomtune.report.advice import smallest_failure
 from oomtune.report.model import answer_rows
 from oomtune.search import best_fit
 from oomtune.search.accumulation import micro_batch
@@ -213,6 +214,18 @@ def test_a_precision_that_overflows_is_refused_and_the_next_is_taken() -> None:
     again = probe(runner, runner.device.budget, spec, earlier=result.records)
     assert again.new_trials == 0
     assert again.best == result.best
+
+
+@pytest.mark.parametrize("largest", [100, 400])
+def test_where_nothing_fits_what_is_told_is_not_of_a_precision_that_fitted_and_was_refused(largest: int) -> None:
+    sizes = {"min": 60, "max": largest}
+    spec = small_probe_spec(search__precision=["mixed_float16", "float32"], search__batch_size=sizes)
+    runner = Overflows("mixed_float16")
+    runner.device.law = lambda candidate: (2 if candidate.lane.half else 20) * candidate.batch_size
+    result = probe(runner, runner.device.budget, spec)
+    assert result.verdict is Verdict.NOTHING_FITS
+    smallest, error = smallest_failure(result)
+    assert (smallest, error.code) == (Candidate(batch_size=60, precision="float32"), "device_oom")
 
 
 def test_when_every_precision_is_refused_that_is_a_failure_and_not_memory() -> None:
