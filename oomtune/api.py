@@ -38,7 +38,7 @@ from oomtune.spec import LoadedSpec, load_spec
 from oomtune.trials.host import WorkerHost
 from oomtune.trials.process import ForkRunner
 from oomtune.trials.runner import TimeUp
-from oomtune.tuned import check_output, origin_from, spec_folder_from, tuned_values, write_tuned
+from oomtune.tuned import check_output, origin_from, spec_folder_from, tuned_beside, tuned_values, write_tuned
 from oomtune.units import parse_seconds
 
 # Set by TensorFlow users to change how ops and allocators behave; each changes what a trial would show.
@@ -131,7 +131,7 @@ def _output_path(source: object, loaded: LoadedSpec, options: ProbeOptions) -> P
         return None
     if loaded.was_tuned and loaded.path.stem.endswith(".tuned"):
         return loaded.path
-    return loaded.path.with_name(f"{loaded.path.stem}.tuned.yaml")
+    return tuned_beside(loaded.path)
 
 
 def _search(

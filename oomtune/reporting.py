@@ -7,7 +7,7 @@ import dataclasses
 import importlib.util
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from oomtune.report.comparing import spec_differences
 from oomtune.report.table import COLUMNS
 from oomtune.session import result_of
 from oomtune.tuned import spec_folder_from, tuned_text, tuned_values
-from oomtune.writing import check_writable, has_mark, write_whole
+from oomtune.writing import check_apart, check_writable, has_mark, write_whole
 
 _MOST_DIFFERENCES = 6
 
@@ -168,12 +168,11 @@ class Outputs:
     def wanted(self) -> bool:
         return bool(self.files) or self.tensorboard is not None
 
-    def check(self, *, force: bool) -> None:
-        """Raise unless each can be written; before a probe, so that no time is spent for nothing."""
-        paths = [path.resolve() for path, _ in self.files]
+    def check(self, *, force: bool, others: Mapping[Path, str] | None = None) -> None:
+        """Raise unless each can be written, and is none of the `others`; before a probe, so that no time is spent for
+        nothing."""
+        check_apart([(kind.flag, path) for path, kind in self.files], others or {})
         for path, kind in self.files:
-            if paths.count(path.resolve()) > 1:
-                raise UsageProblem(f"{path} is asked for twice", hint=f"give another file with {kind.flag}")
             if not _is_step_summary(path):
                 check_writable(path, flag=kind.flag, force=force, is_ours=kind.wrote)
         if self.tensorboard is not None:

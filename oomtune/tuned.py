@@ -159,6 +159,11 @@ def origin_from(output: Path, source: Path | None, overridden: Sequence[str]) ->
     return {"spec": spec, "overridden": list(overridden)} if overridden else {"spec": spec}
 
 
+def tuned_beside(path: Path) -> Path:
+    """Where the answer is written that nobody gave a file: beside the spec or the script."""
+    return path.parent / f"{path.stem}.tuned.yaml"
+
+
 def check_output(path: Path, *, force: bool) -> None:
     """Raise unless the answer can be written here without losing anything that is not ours."""
     check_writable(path, flag="-o", force=force, is_ours=_is_ours)

@@ -7,12 +7,23 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from oomtune.errors import OutputNotWritable, UsageProblem
 
 _FIRST_BYTES = 4096
+
+
+def check_apart(asked: Iterable[tuple[str, Path]], others: Mapping[Path, str]) -> None:
+    """Raise when two of these files are one, or one of them is one of the others: that is never meant. Each comes with
+    the flag that asks for it, the others with what they are."""
+    taken = {os.path.realpath(path): what for path, what in others.items()}
+    for flag, path in asked:
+        place = os.path.realpath(path)
+        if place in taken:
+            raise UsageProblem(f"{flag} {path} is {taken[place]}", hint=f"give another file with {flag}")
+        taken[place] = f"also what {flag} writes"
 
 
 def check_writable(path: Path, *, flag: str, force: bool, is_ours: Callable[[Path], bool]) -> None:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oomtune.errors import UsageProblem
-from oomtune.writing import append, check_appendable, check_writable, has_mark, write_whole
+from oomtune.writing import append, check_apart, check_appendable, check_writable, has_mark, write_whole
 
 if TYPE_CHECKING:
     from oomtune.report.pipelines import Told
@@ -30,13 +29,9 @@ class CheckFiles:
     def check(self, checked: Path, *, force: bool) -> None:
         """Raise unless each can be written without losing anything, what is checked least of all."""
         asked = {"--junit": self.junit, "--summary": self.summary, "--code-quality": self.code_quality}
-        taken = {checked.resolve(): "the file that is checked"}
-        for flag, path in asked.items():
-            if path is None:
-                continue
-            if path.resolve() in taken:
-                raise UsageProblem(f"{flag} {path} is {taken[path.resolve()]}", hint=f"give another file with {flag}")
-            taken[path.resolve()] = f"also what {flag} writes"
+        wanted = [(flag, path) for flag, path in asked.items() if path is not None]
+        check_apart(wanted, {checked: "the file that is checked"})
+        for flag, path in wanted:
             if path is self.summary:
                 check_appendable(path, flag=flag)
             else:

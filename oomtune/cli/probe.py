@@ -55,9 +55,11 @@ def command(
     7 stopped by a limit, 130 interrupted (the same command goes on).
     """
     from oomtune.api import ProbeOptions, run_probe
+    from oomtune.tuned import tuned_beside
 
-    outputs = _outputs({".html": report, ".md": summary, ".xml": junit, ".csv": csv}, tensorboard, force=force)
-    source: Path | dict[str, Any] = _spec_path(words or []) if script is None else _script_spec(script, words or [])
+    probed = _spec_path(words or []) if script is None else script
+    outputs = _outputs({".html": report, ".md": summary, ".xml": junit, ".csv": csv}, tensorboard)
+    outputs.check(force=force, others={probed: "what is probed", output or tuned_beside(probed): "the tuned config"})
     memory_limit, like = options.one_limit(context, memory_limit, like)
     wanted = ProbeOptions(
         device=device,
@@ -65,7 +67,7 @@ def command(
         like=like,
         objective=objective,
         settings=tuple(settings or ()),
-        output=output if output or not script else script.with_name(f"{script.stem}.tuned.yaml"),
+        output=output if output or not script else tuned_beside(script),
         force=force,
         frontier=frontier,
         fresh=fresh,
@@ -73,19 +75,17 @@ def command(
         time_limit=time_limit,
     )
     with options.screen(quiet=quiet, verbose=verbose, no_color=no_color) as observer:
-        result = run_probe(source, wanted, observer)
+        result = run_probe(probed if script is None else _script_spec(script, words or []), wanted, observer)
     _write(outputs, result)
     return _tell(result, as_json=as_json, no_color=no_color)
 
 
-def _outputs(asked: dict[str, Path | None], tensorboard: Path | None, *, force: bool) -> Outputs:
-    """The files that were asked for, each as its kind; no time is spent when one can't be written."""
+def _outputs(asked: dict[str, Path | None], tensorboard: Path | None) -> Outputs:
+    """The files that were asked for, each as its kind."""
     from oomtune.reporting import RENDERINGS, Outputs
 
     files = [(path, RENDERINGS[suffix]) for suffix, path in asked.items() if path is not None]
-    outputs = Outputs(files=files, tensorboard=tensorboard)
-    outputs.check(force=force)
-    return outputs
+    return Outputs(files=files, tensorboard=tensorboard)
 
 
 def _write(outputs: Outputs, result: ProbeResult) -> None:

@@ -114,6 +114,33 @@ def test_what_is_said_to_a_script_is_not_said_to_oomtune(cli: Cli) -> None:
     assert cli(*words, "--json", "--", "{batch_size}").document["error"]["code"] == "output_not_writable"
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["model.yaml", "--summary", "model.yaml"], "--summary model.yaml is what is probed"),
+        (["model.yaml", "--report", "link.html"], "--report link.html is the tuned config"),
+        (["model.yaml", "-o", "a.html", "--report", "./a.html"], "--report a.html is the tuned config"),
+        (["model.yaml", "--report", "a.html", "--csv", "a.html"], "--csv a.html is also what --report writes"),
+        (["--script", "train.py", "--junit", "train.py", "--", "{batch_size}"], "--junit train.py is what is probed"),
+        (["--script", "train.py", "--junit", "train.tuned.yaml"], "--junit train.tuned.yaml is the tuned config"),
+        (["model.yaml", "--report", "loop.html"], "loop.html can't be written"),
+    ],
+)
+def test_a_probe_writes_no_file_over_another_not_even_by_force(words: list[str], said: str, cli: Cli) -> None:
+    (cli.folder / "link.html").symlink_to("model.tuned.yaml")
+    (cli.folder / "loop.html").symlink_to("loop.html")
+    ran = cli("probe", "--force", *words)
+    assert ran.code in (2, 5)
+    assert ran.err.startswith(f"oomtune: {said}")
+
+
+@pytest.mark.parametrize("script", ["", ".", "/"])
+def test_a_script_that_is_no_file_is_bad_usage(script: str, cli: Cli) -> None:
+    ran = cli("probe", "--script", script, "--", "{batch_size}")
+    assert ran.code == 2
+    assert "model.script.path: expected a Python file" in ran.err
+
+
 def keys(document: Any) -> Any:
     """The names in a document, and in the parts that are always there."""
     nested = {name: keys(document[name]) for name in ("memory", "throughput") if name in document}

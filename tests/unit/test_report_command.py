@@ -48,7 +48,7 @@ def test_files_are_written_only_over_what_is_ours(tmp_path: Path) -> None:
     for wrong in (tmp_path / "report.pdf", tmp_path):
         with pytest.raises(UsageProblem):
             outputs_by_suffix([wrong]).check(force=False)
-    with pytest.raises(UsageProblem, match="twice"):
+    with pytest.raises(UsageProblem, match="also what -o writes"):
         outputs_by_suffix([tmp_path / "new.md", tmp_path / "." / "new.md"]).check(force=False)
     with pytest.raises(UsageProblem, match="no file that could be replaced"):
         Outputs(files=[(Path("/dev/null"), RENDERINGS[".csv"])]).check(force=True)
