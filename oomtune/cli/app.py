@@ -19,7 +19,7 @@ from oomtune import __version__
 from oomtune.cli import check, diagnose, doctor, explain, init, probe, report, schema
 from oomtune.cli.commands import Command, Commands
 from oomtune.cli.completing import shell_set_up
-from oomtune.cli.stdout import be_patient, to_nowhere
+from oomtune.cli.streams import be_patient, to_nowhere
 from oomtune.errors import INTERRUPTED, OomtuneError, OutputNotWritable, SpecProblem, TrialCrashed, UsageProblem
 
 app = typer.Typer(
@@ -99,7 +99,7 @@ def _run() -> int:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF):
             raise
-        to_nowhere()
+        to_nowhere(sys.stdout.fileno())
         raise OutputNotWritable(f"the answer can't be written to stdout: {error.strerror}") from None
     return code if isinstance(code, int) else 0
 

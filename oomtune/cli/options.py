@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,16 +127,9 @@ def console_for(stream: str, *, no_color: bool) -> Console:
     """A console on stdout or stderr; off a terminal, wide enough not to break lines that scripts read."""
     from rich.console import Console
 
-    class UntilClosed(Console):
-        """A reader that has what it wanted (`| head`) changes nothing of the verdict."""
-
-        def on_broken_pipe(self) -> None:
-            self.quiet = True
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
-
     file = sys.stdout if stream == "stdout" else sys.stderr
     width = None if file.isatty() else 120
-    return UntilClosed(file=file, no_color=no_color or None, width=width, highlight=False)
+    return Console(file=file, no_color=no_color or None, width=width, highlight=False)
 
 
 @contextlib.contextmanager

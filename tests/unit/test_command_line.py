@@ -95,6 +95,31 @@ def test_a_reader_that_leaves_does_not_change_the_verdict(words: list[str], code
     assert (ran.returncode, ran.stderr) == (code, "")
 
 
+@pytest.mark.parametrize("stderr", ["closed", "on a full disk", "without a reader"])
+def test_a_stderr_that_can_not_be_written_does_not_change_the_verdict(stderr: str, cli: Cli) -> None:
+    script = {
+        "closed": "exec 2>&-",
+        "on a full disk": "exec 2>/dev/full",
+        "without a reader": "exec 2> >(exec true); wait $!",
+    }[stderr]
+    ran = subprocess.run(
+        ["bash", "-c", f'{script}; exec "$@"', "-", sys.executable, "-m", "oomtune", "probe", "none.yaml", "--json"],
+        cwd=cli.folder, env=cli.environment, stdout=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 2
+    assert json.loads(ran.stdout)["error"]["code"] == "spec"
+
+
+def test_what_stdout_can_not_show_is_escaped_and_a_closed_one_is_like_one_without_a_reader(cli: Cli) -> None:
+    name = os.fsdecode(b"caf\xe9.yaml")
+    ran = cli("init", name, env={"PYTHONIOENCODING": "ascii:strict"})
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(r"wrote caf\udce9.yaml")
+    closed = ["bash", "-c", 'exec "$@" >&-', "-", sys.executable, "-m", "oomtune", "schema"]
+    ended = subprocess.run(closed, cwd=cli.folder, env=cli.environment, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_an_interrupted_command_says_so_and_promises_no_ledger_that_it_does_not_keep(cli: Cli) -> None:
     log = cli.folder / "log"
     os.mkfifo(log)
