@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
+import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from oomtune.domain import Explanation
 from oomtune.kept import About
@@ -32,11 +34,11 @@ def keep_explanation(explanation: Explanation, spec_path: Path, spec_sha256: str
     """Keep it under the spec itself and under the file that holds it; what can't be kept is not shown."""
     short = dataclasses.replace(explanation.spec.space, batch_sizes=(), length_counts=())
     slim = dataclasses.replace(explanation, spec=dataclasses.replace(explanation.spec, space=short, scan=None))
-    text = _adapter().dump_json(KeptExplanation(explanation=slim, values=values))
+    kept = _adapter().dump_python(KeptExplanation(explanation=slim, values=values), mode="json")
     try:
         for path in _paths(ledger_folder(spec_path), explanation.spec.folder, spec_sha256, str(spec_path.resolve())):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text)
+            path.write_text(json.dumps(kept))
     except OSError:
         return
 
@@ -45,8 +47,8 @@ def kept_explanation(folder: Path, about: About) -> KeptExplanation | None:
     """The explanation of what was probed; where there is none, the latest of the same file."""
     for path in explanation_paths(folder, about):
         try:
-            kept = _adapter().validate_json(path.read_bytes())
-        except (OSError, ValidationError):
+            kept = _adapter().validate_python(json.loads(path.read_bytes()))
+        except (OSError, ValueError):
             continue
         return dataclasses.replace(kept, explanation=dataclasses.replace(kept.explanation, spec=about.spec))
     return None
@@ -59,4 +61,4 @@ def explanation_paths(folder: Path, about: About) -> list[Path]:
 
 def _paths(folder: Path, spec_folder: str, spec_sha256: str, spec_path: str) -> list[Path]:
     keys = [f"{spec_folder}\0{spec_sha256}", *([spec_path] if spec_path else [])]
-    return [folder / "explanations" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json" for key in keys]
+    return [folder / "explanations" / f"{hashlib.sha256(os.fsencode(key)).hexdigest()[:16]}.json" for key in keys]

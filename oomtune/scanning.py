@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from oomtune.domain import ENDLESS, DatasetSpec, ProbeSpec, Scan, ScanOrder
 from oomtune.errors import OutputNotWritable, Problem, SpecProblem, WorkerBroken
@@ -54,7 +54,7 @@ def scan_data(
         kept.parent.mkdir(parents=True, exist_ok=True)
         order = ScanOrder(dataset=dataset, folder=spec.folder, rows_path=str(rows))
         scan = _asked(host, order, observer, deadline)
-        kept.write_bytes(_SCAN.dump_json(scan))
+        kept.write_text(json.dumps(_SCAN.dump_python(scan, mode="json")))
     except OSError as error:
         raise OutputNotWritable(
             f"what a scan of the data showed can't be kept in {kept.parent}: {error.strerror}",
@@ -78,8 +78,8 @@ def _asked(host: WorkerHost, order: ScanOrder, observer: Observer, deadline: flo
 
 def _kept(kept: Path, rows: Path) -> Scan | None:
     try:
-        return _SCAN.validate_json(kept.read_bytes()) if rows.is_file() else None
-    except (OSError, ValidationError):
+        return _SCAN.validate_python(json.loads(kept.read_bytes())) if rows.is_file() else None
+    except (OSError, ValueError):
         return None
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from oomtune.errors import OutputNotWritable, UsageProblem
 
 _FIRST_BYTES = 4096
+# What becomes of a file's name in the text that is no text itself.
+_NO_TEXT = "backslashreplace"
 
 
 def check_apart(asked: Iterable[tuple[str, Path]], others: Mapping[Path, str]) -> None:
@@ -59,7 +61,7 @@ def write_whole(path: Path, text: str, *, hint: str) -> None:
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".oomtune-")
         temporary = Path(name)
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors=_NO_TEXT, newline="") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -116,7 +118,7 @@ def check_appendable(path: Path, *, flag: str) -> None:
 def append(path: Path, text: str, *, hint: str) -> None:
     """Add to a file; what it held before stays."""
     try:
-        with path.open("a", encoding="utf-8", newline="") as file:
+        with path.open("a", encoding="utf-8", errors=_NO_TEXT, newline="") as file:
             file.write(text)
     except OSError as error:
         raise OutputNotWritable(f"{path} can't be written: {error.strerror}", hint=hint) from None

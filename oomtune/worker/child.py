@@ -73,7 +73,7 @@ def run(*, scratch: str, reply_fd: int, parent_pid: int) -> NoReturn:
     progress = Progress(note=lambda so_far: _note(scratch, so_far))
     if order.trial.climb and order.model.trains_itself:
         error = apart.climb(order, progress, _in_own_process)
-        mouth.say(_REPLY.dump_json(progress.reply(error)))
+        mouth.say(_document(progress.reply(error)))
     _perform(order, progress, mouth)
 
 
@@ -92,7 +92,7 @@ def _answer(word: str, order: Any, scratch: str, mouth: _Mouth) -> NoReturn:
                 value = _scanned(TypeAdapter(ScanOrder).validate_python(order), Path(scratch))
     except BaseException as caught:  # noqa: BLE001 - whatever the user's code raises has to cross the pipe
         error = raised(caught)
-    mouth.say(TypeAdapter(Any).dump_json({"value": value, "error": error}))
+    mouth.say(json.dumps(TypeAdapter(Any).dump_python({"value": value, "error": error}, mode="json")).encode())
 
 
 def _scanned(order: ScanOrder, scratch: Path) -> Scan:
@@ -113,7 +113,7 @@ def _scanned(order: ScanOrder, scratch: Path) -> Scan:
 def _perform(order: WorkOrder, progress: Progress, mouth: _Mouth) -> NoReturn:
     def reply(error: BaseException | None = None) -> NoReturn:
         progress.allocator = None if error is None else allocator.at_failure(order)
-        mouth.say(_REPLY.dump_json(progress.reply(None if error is None else raised(error))))
+        mouth.say(_document(progress.reply(None if error is None else raised(error))))
 
     try:
         device.prepare(order)
@@ -166,10 +166,15 @@ def _read_until_exit(descriptor: int, pid: int) -> bytes:
                 chunks.append(chunk)
 
 
+def _document(reply: Reply) -> bytes:
+    """The reply as it goes through the pipe. Names of files in it need not be text, and JSON has to be."""
+    return json.dumps(_REPLY.dump_python(reply, mode="json"), ensure_ascii=False).encode(errors="replace")
+
+
 def _note(scratch: str, so_far: Reply) -> None:
     """Keep what is known on disk, for the case that this process is ended before it can reply."""
     draft = Path(scratch) / "so_far.draft"
-    draft.write_bytes(_REPLY.dump_json(so_far))
+    draft.write_bytes(_document(so_far))
     draft.replace(Path(scratch) / "so_far.json")
 
 

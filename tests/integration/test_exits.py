@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from tests.conftest import Cli
+from tests.specs import small_spec
 
 
 def test_nothing_fits_is_exit_three_with_the_smallest_its_need_and_three_things_to_try(
@@ -89,3 +91,27 @@ def test_a_bad_spec_is_exit_two_and_names_the_file(cli: Cli, text: str | None) -
     assert ran.out == ""
     assert str(path) in ran.err
     assert "Traceback" not in ran.err
+
+
+def test_a_folder_whose_name_is_no_text_is_probed_and_reported_like_any_other(cli: Cli) -> None:
+    folder = cli.folder / os.fsdecode(b"caf\xe9")
+    (folder / ".oomtune").mkdir(parents=True)
+    (folder / "data.csv").write_text("x,y\n" + "1,2\n" * 40)
+    (folder / "mine.py").write_text(
+        "import keras\n"
+        "def build():\n    return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])\n"
+        "def broken():\n    raise ValueError('no')\n"
+    )
+    data = {"csv": {"path": "data.csv", "inputs": ["x"], "targets": "y"}}
+    values = small_spec(model={"builder": "mine:build"}, dataset=data, search__batch_size={"max": 4})
+    spec, page = folder / "model.yaml", folder / "out.html"
+    spec.write_text(yaml.safe_dump(values))
+    strict = {"PYTHONIOENCODING": "utf-8:strict"}
+    ran = cli("probe", spec, "--report", page, env=strict)
+    assert ran.code == 0, ran.err
+    assert r"caf\udce9" in ran.out
+    assert r"caf\udce9" in page.read_text()
+    assert "going on from" in cli("probe", spec, env=strict).err
+    failed = cli("probe", spec, "--set", "model.builder=mine:broken", env=strict)
+    assert failed.code == 6
+    assert failed.err.endswith("oomtune: ValueError: no\n")
