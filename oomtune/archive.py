@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oomtune.errors import OutputNotWritable, UsageProblem
+from oomtune.files import is_there
 from oomtune.kept import Kept, Prober, read_kept
 from oomtune.kept_explanations import explanation_paths
 from oomtune.ledger import ledger_folder, state_folder, take_lock
@@ -56,7 +57,7 @@ def folders(near: Path) -> list[Path]:
 def subject_of(word: str, here: Path) -> Path:
     """The folder, or the file of a spec, that someone names."""
     path = (here / word).resolve()
-    if not path.exists():
+    if not is_there(path):
         raise UsageProblem(f"no such file or folder: {word}", hint="give a folder with specs in it, or a spec")
     return path.parent if path.name == ".oomtune" else path
 
@@ -107,7 +108,7 @@ def find_ledger(word: str, here: Path) -> LedgerFile:
     if path.suffix == ".jsonl":
         found = look(path)
         if found is None:
-            raise UsageProblem(f"{word} is {'no ledger' if path.exists() else 'not there'}", hint=_ASK_FOR_A_LIST)
+            raise UsageProblem(f"{word} is {'no ledger' if is_there(path) else 'not there'}", hint=_ASK_FOR_A_LIST)
         return found
     target = str((here / path).resolve())
     known = ledgers(dict.fromkeys((*folders((here / path).parent), *folders(here))))

@@ -15,6 +15,7 @@ from typing import Any
 from oomtune.archive import LedgerFile, look
 from oomtune.domain import Budget, Explanation, ProbeResult, TrialError, Verdict
 from oomtune.errors import EnvironmentProblem, OutputNotWritable, UsageProblem
+from oomtune.files import is_there
 from oomtune.kept import About
 from oomtune.kept_explanations import kept_explanation
 from oomtune.report import marks
@@ -210,7 +211,7 @@ def _is_step_summary(path: Path) -> bool:
 def _check_logdir(logdir: Path) -> None:
     if importlib.util.find_spec("tensorboard") is None:
         raise EnvironmentProblem("TensorBoard is not installed", hint="pip install 'oomtune[tensorboard]'")
-    existing = next(place for place in (logdir, *logdir.absolute().parents) if place.exists())
+    existing = next(place for place in (logdir, *logdir.absolute().parents) if is_there(place))
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise OutputNotWritable(f"{logdir} can't be written", hint="give another folder with --tensorboard")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from oomtune.errors import OutputNotWritable, UsageProblem
+from oomtune.files import is_there
 
 _FIRST_BYTES = 4096
 # What becomes of a file's name in the text that is no text itself.
@@ -105,7 +106,7 @@ def _take_after(temporary: Path, target: Path) -> None:
 
 def check_appendable(path: Path, *, flag: str) -> None:
     """Raise unless text can be added to what this file holds, or it can be made."""
-    if not path.exists():
+    if not is_there(path):
         check_writable(path, flag=flag, force=False, is_ours=lambda _: True)
         return
     try:

@@ -20,7 +20,15 @@ from oomtune.cli import check, diagnose, doctor, explain, init, probe, report, s
 from oomtune.cli.commands import Command, Commands
 from oomtune.cli.completing import shell_set_up
 from oomtune.cli.streams import be_patient, to_nowhere
-from oomtune.errors import INTERRUPTED, OomtuneError, OutputNotWritable, SpecProblem, TrialCrashed, UsageProblem
+from oomtune.errors import (
+    INTERRUPTED,
+    EnvironmentProblem,
+    OomtuneError,
+    OutputNotWritable,
+    SpecProblem,
+    TrialCrashed,
+    UsageProblem,
+)
 
 app = typer.Typer(
     name="oomtune",
@@ -97,6 +105,8 @@ def _run() -> int:
         code = 0 if set_up is not None else app(prog_name="oomtune", standalone_mode=False)
         sys.stdout.flush()
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and error.filename is None:  # only asking where we are names no file
+            raise EnvironmentProblem("the current folder was removed", hint="change to one that is there") from None
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF):
             raise
         to_nowhere(sys.stdout.fileno())

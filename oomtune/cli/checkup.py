@@ -20,6 +20,7 @@ from oomtune.devices.nvml import NvmlCard, nvml_cards
 from oomtune.devices.seen import Machine, ask_tensorflow
 from oomtune.domain import DeviceRequest
 from oomtune.errors import EnvironmentProblem, UsageProblem
+from oomtune.files import is_there
 from oomtune.ledger import ledger_folder
 from oomtune.preparing import device_flags
 from oomtune.report.document import json_document
@@ -89,7 +90,7 @@ def checkup(request: DeviceRequest, *, every: bool = False) -> Checkup:
         ("variables", _variables(every=every)),
     ]
     stops = [trouble] if machine is None else []
-    for name, folder in (("here", _here()), ("ledgers", ledger_folder(_here() / "spec.yaml"))):
+    for name, folder in (("here", Path.cwd()), ("ledgers", ledger_folder(Path.cwd() / "spec.yaml"))):
         problem = _unwritable(folder)
         rows.append((name, f"{folder}: " + (f"can't be written ({problem})" if problem else "can be written")))
         stops += [f"{folder} can't be written"] if problem else []
@@ -145,16 +146,9 @@ def _variables(*, every: bool) -> str:
     return ", ".join(found) or "none that change memory"
 
 
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:  # it was removed while a shell stood in it
-        return Path(tempfile.gettempdir())
-
-
 def _unwritable(folder: Path) -> str:
     """Why nothing can be written there; empty when it can."""
-    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    existing = next(place for place in (folder, *folder.parents) if is_there(place))
     try:
         with tempfile.NamedTemporaryFile(dir=existing, prefix=".oomtune-"):
             return ""

@@ -94,14 +94,14 @@ def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
     encoding = _BOMS.get(first[:2])
     if encoding is None and _is_binary(first[: 64 * 1024]):
         raise UsageProblem(f"{name} is not text", hint="if it is compressed: zcat LOG | oomtune diagnose -")
-    pieces = _and_rest(first, file)
+    pieces = _and_rest(first, file, name)
     return pieces if encoding is None else as_utf8(pieces, encoding)
 
 
 def _first(file: BinaryIO, name: str) -> bytes:
     """The first piece that has something in it. A log that was cut while it was written to begins with NULs."""
     lines = 0
-    while piece := file.read(_BLOCK):
+    while piece := _read(file, name):
         said = piece.lstrip(b"\0")
         if said.strip(_BLANK):
             return b"\n" * lines + (said if len(said) < len(piece) - 1 else piece)
@@ -109,10 +109,17 @@ def _first(file: BinaryIO, name: str) -> bytes:
     raise UsageProblem(f"{name} is empty", hint="did the run write to another file? `2>&1` sends errors there too")
 
 
-def _and_rest(first: bytes, file: BinaryIO) -> Iterator[bytes]:
+def _and_rest(first: bytes, file: BinaryIO, name: str) -> Iterator[bytes]:
     yield first
-    while piece := file.read(_BLOCK):
+    while piece := _read(file, name):
         yield piece
+
+
+def _read(file: BinaryIO, name: str) -> bytes:
+    try:
+        return file.read(_BLOCK)
+    except OSError as error:
+        raise UsageProblem(f"{name} can't be read: {error.strerror}") from None
 
 
 def _is_binary(head: bytes) -> bool:

@@ -11,6 +11,7 @@ import typer
 
 from oomtune.cli import options
 from oomtune.errors import UsageProblem
+from oomtune.files import is_file, is_there
 from oomtune.writing import write_whole
 
 _SAVED = (".keras", ".h5", ".hdf5", ".json")
@@ -55,7 +56,7 @@ def command(
     Exit codes: 0 written, 2 bad usage, 5 the spec can't be written, 6 the model can't be built.
     """
     spec, source = _told(words or [])
-    if spec.exists() and not force:
+    if is_there(spec) and not force:
         raise UsageProblem(f"{spec} exists and is left as it is", hint="give another name, or --force")
     text, unset = _text(spec, source, allow_code)
     write_whole(spec, text, hint="give another name")
@@ -125,7 +126,7 @@ def _for_model(spec: Path, way: str, source: str, allow_code: bool) -> str:
     from oomtune.trials.host import WorkerHost
 
     named = source if way == "builder" else _from(spec, source)
-    if way == "keras_file" and not Path(source).is_file():
+    if way == "keras_file" and not is_file(Path(source)):
         raise UsageProblem(f"no such file: {source}")
     host = WorkerHost("spawn", {"CUDA_VISIBLE_DEVICES": "-1"})
     try:

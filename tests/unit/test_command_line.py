@@ -218,3 +218,33 @@ def test_the_doctor_refuses_what_a_probe_would_refuse(cli: Cli, words: list[str]
     ran = cli("doctor", *words)
     assert ran.code == code
     assert said in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["init", "NAME.yaml"], 5),
+        (["init", "new.yaml", "NAME.keras"], 2),
+        (["report", "--list", "NAME"], 2),
+        (["report", "NAME.jsonl"], 2),
+        (["check", "model.yaml", "--summary", "NAME"], 5),
+        (["doctor", "--memory-limit", "9" * 400], 2),
+        (["diagnose", "/proc/self/mem"], 2),
+    ],
+)
+def test_what_no_file_can_be_called_and_what_can_not_be_read_is_no_bug(words: list[str], code: int, cli: Cli) -> None:
+    ran = cli(*(word.replace("NAME", "a" * 300) for word in words))
+    assert ran.code == code, ran.err
+    assert "a bug" not in ran.err
+    assert "stdout" not in ran.err
+
+
+@pytest.mark.parametrize("words", [["report", "--list"], ["doctor"], ["probe", "--script", "/train.py"]])
+def test_in_a_folder_that_was_removed_that_is_what_is_said(words: list[str], cli: Cli) -> None:
+    (cli.folder / "gone").mkdir()
+    removed = 'cd gone && rmdir ../gone && exec "$@"'
+    ran = subprocess.run(
+        ["bash", "-c", removed, "-", sys.executable, "-m", "oomtune", *words],
+        cwd=cli.folder, env=cli.environment, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr.splitlines()[0]) == (5, "oomtune: the current folder was removed")

@@ -80,11 +80,18 @@ MAY_IMPORT = {
     "oomtune.kept": ("oomtune.domain",),
     "oomtune.ledger": ("oomtune.domain", "oomtune.errors", "oomtune.kept", "oomtune.units"),
     "oomtune.kept_explanations": ("oomtune.domain", "oomtune.kept", "oomtune.ledger"),
-    "oomtune.archive": ("oomtune.errors", "oomtune.kept", "oomtune.kept_explanations", "oomtune.ledger"),
+    "oomtune.archive": (
+        "oomtune.errors",
+        "oomtune.files",
+        "oomtune.kept",
+        "oomtune.kept_explanations",
+        "oomtune.ledger",
+    ),
     "oomtune.reporting": (
         "oomtune.archive",
         "oomtune.domain",
         "oomtune.errors",
+        "oomtune.files",
         "oomtune.kept",
         "oomtune.kept_explanations",
         "oomtune.report",
@@ -92,7 +99,7 @@ MAY_IMPORT = {
         "oomtune.tuned",
         "oomtune.writing",
     ),
-    "oomtune.writing": ("oomtune.errors",),
+    "oomtune.writing": ("oomtune.errors", "oomtune.files"),
     "oomtune.tuned": ("oomtune.domain", "oomtune.errors", "oomtune.spec.text", "oomtune.writing"),
     "oomtune.observer": ("oomtune.domain",),
     "oomtune.session": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -66,13 +67,25 @@ def test_links_that_lead_in_a_circle_are_told(tmp_path: Path) -> None:
     assert one.is_symlink()
 
 
-def test_whatever_fails_leaves_no_temporary_file_and_the_old_text(tmp_path: Path) -> None:
+def test_whatever_fails_leaves_no_temporary_file_and_the_old_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_descriptor: int) -> None:
+        raise KeyboardInterrupt
+
     path = tmp_path / "tuned.yaml"
     path.write_text("old\n")
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(path, "half of a pair: \ud800", hint="")
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, "new\n", hint="")
+    monkeypatch.undo()
     (tmp_path / "folder").mkdir()
     with pytest.raises(OutputNotWritable):
         write_whole(tmp_path / "folder", "new\n", hint="")
     assert path.read_text() == "old\n"
     assert left_behind(tmp_path) == []
+
+
+def test_a_name_in_the_text_that_is_no_text_is_escaped(tmp_path: Path) -> None:
+    write_whole(tmp_path / "page.html", "of caf\udce9", hint="")
+    assert (tmp_path / "page.html").read_text() == r"of caf\udce9"
