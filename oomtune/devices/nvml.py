@@ -22,6 +22,8 @@ class NvmlCard:
     free_bytes: int
     driver: str
     tenants: tuple[Tenant, ...]
+    bus_id: str = ""
+    """Where it is plugged in, as TensorFlow writes it; empty where NVML does not say."""
 
 
 def nvml_cards(library: Any = None) -> list[NvmlCard]:
@@ -56,7 +58,16 @@ def _card(library: Any, handle: Any, driver: str) -> NvmlCard | None:
         free_bytes=int(memory.free),
         driver=driver,
         tenants=_tenants(library, handle),
+        bus_id=_bus_id(library, handle),
     )
+
+
+def _bus_id(library: Any, handle: Any) -> str:
+    try:
+        # 00000000:3B:00.0 here is 0000:3b:00.0 there.
+        return _text(library.nvmlDeviceGetPciInfo(handle).busId).lower()[-12:]
+    except library.NVMLError:
+        return ""
 
 
 def _tenants(library: Any, handle: Any) -> tuple[Tenant, ...]:

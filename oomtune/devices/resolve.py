@@ -29,7 +29,14 @@ def resolve(request: DeviceRequest, gpus: tuple[Gpu, ...], cards: list[NvmlCard]
         )
     if request.kind == "cpu" or not gpus:
         return _cpu(request, host_memory())
-    return _gpu(request, gpus[0], cards[0] if cards else None)
+    return _gpu(request, gpus[0], _same_card(gpus[0], cards or []))
+
+
+def _same_card(gpu: Gpu, cards: list[NvmlCard]) -> NvmlCard | None:
+    """The card that TensorFlow means; None where that can't be told. NVML also lists the cards that are hidden from
+    TensorFlow, and in an order of its own."""
+    alike = [card for card in cards if card.bus_id == gpu.bus_id] if gpu.bus_id else cards
+    return alike[0] if len(alike) == 1 else None
 
 
 def _cpu(request: DeviceRequest, memory: HostMemory) -> Resolved:

@@ -14,6 +14,8 @@ _TIMEOUT_S = 120.0
 class Gpu:
     name: str
     memory_limit_bytes: int
+    bus_id: str = ""
+    """Where it is plugged in, which tells it from others of its name; empty where TensorFlow does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

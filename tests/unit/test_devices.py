@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -154,6 +155,9 @@ class StandInNvml:
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:  # noqa: N802
         return SimpleNamespace(total=15 * GIB, free=14 * GIB, used=GIB)
 
+    def nvmlDeviceGetPciInfo(self, handle: int) -> Any:  # noqa: N802
+        return SimpleNamespace(busId=b"00000000:3B:00.0")
+
     def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:  # noqa: N802
         if not self.processes_allowed:
             raise self.NVMLError("Insufficient Permissions")
@@ -171,6 +175,18 @@ def test_nvml_tells_of_cards_memory_and_who_else_is_there() -> None:
     assert library.shut_down
     notices = resolve(DeviceRequest(kind="gpu"), (T4,), [card]).notices
     assert notices == ("process 77 (python3) also has memory on Tesla T4: 1.0 GiB",)
+
+
+def test_who_is_on_another_card_than_the_one_that_tensorflow_sees_is_not_told_of() -> None:
+    (busy,) = nvml_cards(StandInNvml())
+    idle = dataclasses.replace(busy, tenants=(), bus_id="0000:5e:00.0")
+
+    def told(gpu: Gpu) -> int:
+        return len(resolve(DeviceRequest(kind="gpu"), (gpu,), [busy, idle]).notices)
+
+    assert told(dataclasses.replace(T4, bus_id="0000:3b:00.0")) == 1
+    assert told(dataclasses.replace(T4, bus_id="0000:5e:00.0")) == 0
+    assert told(T4) == 0
 
 
 def test_without_a_driver_or_without_permission_nvml_says_less_and_nothing_breaks() -> None:
