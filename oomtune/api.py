@@ -17,7 +17,7 @@ from oomtune.devices import Resolved
 from oomtune.devices.host import SHARE_OF_FREE, host_memory
 from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Purpose, Trial, TrialError, Verdict
 from oomtune.kept import About, ended_as
-from oomtune.ledger import Ledger, ledger_folder
+from oomtune.ledger import SPARE, Ledger, ledger_folder
 from oomtune.observer import Observer, SilentObserver
 from oomtune.preparing import (
     deciding_files,
@@ -146,7 +146,10 @@ def _search(
 ) -> ProbeResult:
     spec, device = loaded.spec, resolved.device
     limit_bytes = resolved.budget.limit_bytes
-    with Ledger.open(ledger_folder(loaded.path), spec.name, key, limit_bytes=limit_bytes, fresh=fresh) as ledger:
+    # Of a card the limit is all that it can give, so there is no more to spare than the headroom.
+    spare = SPARE if device.kind == "cpu" else resolved.budget.headroom
+    folder = ledger_folder(loaded.path)
+    with Ledger.open(folder, spec.name, key, limit_bytes=limit_bytes, spare=spare, fresh=fresh) as ledger:
         budget = Budget(limit_bytes=ledger.limit_bytes, headroom=resolved.budget.headroom)
         said = [] if spec.scan is None else said_of(spec.scan, spec)
         notices = (*ledger.notices, *resolved.notices, *said, *said_of_code(spec))

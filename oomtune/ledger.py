@@ -31,6 +31,8 @@ _MOST_AT_ONCE = 64
 # Who cleans up holds a ledger's lock for a moment; a probe that runs holds it for long.
 _PATIENCE = 5
 _PAUSE_S = 0.02
+# How far an automatic limit may move: of a CPU's memory it is four fifths, so a fifth more than it is still free.
+SPARE = 0.2
 
 
 def ledger_folder(spec_path: Path) -> Path:
@@ -58,8 +60,18 @@ class Ledger:
         self._header = {"format": FORMAT, "limit_bytes": limit_bytes, "key": dict(key)}
 
     @classmethod
-    def open(cls, folder: Path, name: str, key: Mapping[str, Any], *, limit_bytes: int, fresh: bool = False) -> Ledger:
-        """Take the first ledger of this key that no other probe has, with what it holds."""
+    def open(
+        cls,
+        folder: Path,
+        name: str,
+        key: Mapping[str, Any],
+        *,
+        limit_bytes: int,
+        spare: float = SPARE,
+        fresh: bool = False,
+    ) -> Ledger:
+        """Take the first ledger of this key that no other probe has, with what it holds. `spare` is the share of the
+        limit by which a recorded one may be larger, and still be kept."""
         digest = hashlib.sha256(json.dumps(key, sort_keys=True, default=str).encode()).hexdigest()[:12]
         named = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:60].lstrip("-.") or "spec"  # what begins with a dash is a flag
         stem = f"{named}-{digest}"
@@ -69,7 +81,7 @@ class Ledger:
             ledger = cls(path, descriptor, key, limit_bytes)
             if path.name != f"{stem}.jsonl":
                 ledger.notices.append("another probe of this spec is running; this one keeps a ledger of its own")
-            ledger._begin(fresh=fresh)
+            ledger._begin(fresh=fresh, spare=spare)
         except OSError as error:
             raise OutputNotWritable(
                 f"the ledger can't be written in {folder}: {error.strerror}",
@@ -77,10 +89,10 @@ class Ledger:
             ) from None
         return ledger
 
-    def _begin(self, *, fresh: bool) -> None:
+    def _begin(self, *, fresh: bool, spare: float) -> None:
         text = b"" if fresh else self.path.read_bytes()
         kept = read_kept(text)
-        if kept is not None and not _same_limit(kept.limit_bytes, self.limit_bytes):
+        if kept is not None and not _same_limit(kept.limit_bytes, self.limit_bytes, spare):
             self.notices.append(
                 f"what is free has changed from {format_bytes(kept.limit_bytes)} to "
                 f"{format_bytes(self.limit_bytes)}; earlier trials no longer apply"
@@ -190,6 +202,6 @@ def _is_still(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _same_limit(recorded: int, now: int) -> bool:
-    """Is it the same limit, or an automatic one that moved as free memory does? A fifth more is still free then."""
-    return abs(recorded - now) <= 0.2 * now
+def _same_limit(recorded: int, now: int, spare: float) -> bool:
+    """Is it the same limit, or an automatic one that moved as free memory does?"""
+    return (1 - SPARE) * now <= recorded <= (1 + spare) * now

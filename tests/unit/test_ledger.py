@@ -6,7 +6,7 @@ import pytest
 
 from oomtune.domain import Candidate, Kind, Outcome, Purpose, Stage, Trial, TrialError, TrialRecord
 from oomtune.errors import OutputNotWritable
-from oomtune.ledger import Ledger, ledger_folder
+from oomtune.ledger import SPARE, Ledger, ledger_folder
 
 KEY = {"spec": "abc", "tensorflow": "2.21.0"}
 
@@ -20,8 +20,10 @@ def record(number: int, kind: Kind = Kind.FITS) -> TrialRecord:
     )
 
 
-def open_ledger(folder: Path, *, fresh: bool = False, limit_bytes: int = 1000, **key: str) -> Ledger:
-    return Ledger.open(folder, "model", {**KEY, **key}, limit_bytes=limit_bytes, fresh=fresh)
+def open_ledger(
+    folder: Path, *, fresh: bool = False, limit_bytes: int = 1000, spare: float = SPARE, **key: str
+) -> Ledger:
+    return Ledger.open(folder, "model", {**KEY, **key}, limit_bytes=limit_bytes, spare=spare, fresh=fresh)
 
 
 def test_records_come_back_as_they_were(tmp_path: Path) -> None:
@@ -99,9 +101,20 @@ def test_an_automatic_limit_that_moved_a_little_is_the_recorded_one(tmp_path: Pa
         ledger.append(record(1))
     with open_ledger(tmp_path, limit_bytes=1050) as near:
         assert (near.limit_bytes, near.records) == (1000, [record(1)])
+    with open_ledger(tmp_path, limit_bytes=900) as near:
+        assert (near.limit_bytes, near.records) == (1000, [record(1)])
     with open_ledger(tmp_path, limit_bytes=2000) as far:
         assert (far.limit_bytes, far.records) == (2000, [])
         assert "what is free has changed" in far.notices[0]
+
+
+def test_a_limit_that_a_card_can_no_longer_give_is_not_the_recorded_one(tmp_path: Path) -> None:
+    with open_ledger(tmp_path, limit_bytes=1000) as ledger:
+        ledger.append(record(1))
+    with open_ledger(tmp_path, limit_bytes=960, spare=0.05) as near:
+        assert near.records == [record(1)]
+    with open_ledger(tmp_path, limit_bytes=900, spare=0.05) as less:
+        assert (less.limit_bytes, less.records) == (900, [])
 
 
 def test_what_trials_need_here_is_remembered(tmp_path: Path) -> None:
