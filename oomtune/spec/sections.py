@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from oomtune.units import parse_bytes, parse_seconds
+from oomtune.units import MIB, parse_bytes, parse_seconds
 
 _HUGE = 2**31 - 1
 
@@ -40,7 +40,10 @@ def shape_of(value: Any) -> str | None:
 def read_size(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError("expected auto, or a size such as 2GiB or 1500MB")
-    return parse_bytes(str(value))
+    size = parse_bytes(str(value))
+    if size < MIB:  # TensorFlow takes limits in whole MiB, and would be given more than was asked for
+        raise ValueError("expected at least 1MiB, with its unit, such as 2GiB or 1500MB")
+    return size
 
 
 def _duration(value: Any) -> float:
