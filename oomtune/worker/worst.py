@@ -60,7 +60,7 @@ def save(samples: list[Sample], sequences: Sequence[str], path: Path) -> None:
     types = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
     about = {"sequences": list(sequences), "layouts": layouts, "types": types}
     arrays[_ABOUT] = np.array(json.dumps(about))
-    draft = path.with_suffix(f".{os.getpid()}")
+    draft = path.with_suffix(f".{os.getpid()}.npz")  # called like the others, so that a clean-up finds what is left
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         np.savez(file, **arrays)
     draft.replace(path)

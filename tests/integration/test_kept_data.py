@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from oomtune.archive import clean
 from oomtune.domain import (
     Budget,
     Candidate,
@@ -75,3 +78,18 @@ def test_a_probe_leaves_nothing_in_the_temporary_folder(cli: Cli, spec_file: Cal
 
 def _with_rows(found: Scan, path: Path) -> Scan:
     return dataclasses.replace(found, rows_path=str(path))
+
+
+def test_what_a_scan_leaves_that_is_killed_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_arrays: Any, **_named: Any) -> None:
+        raise KeyboardInterrupt
+
+    np.savez(tmp_path / "a.npz", x=np.zeros((10, 3), "float32"), y=np.zeros(10, "float32"))
+    dataset = DatasetSpec(npz=NpzData(paths=("a.npz",), inputs="x", targets="y"))
+    found, samples = sources.scan(dataset, str(tmp_path), lambda count, share: None)
+    (tmp_path / "scans").mkdir()
+    monkeypatch.setattr(np, "savez", killed)
+    with pytest.raises(KeyboardInterrupt):
+        worst.save(samples, found.sequences, tmp_path / "scans" / "rows.npz")
+    (left,) = (tmp_path / "scans").iterdir()
+    assert clean([tmp_path], time.time() + 60).removed == (left,)
