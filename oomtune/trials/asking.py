@@ -32,11 +32,11 @@ def ask(
 ) -> _T:
     """The worker's answer. What it raised is raised here as `TrialCrashed`; `watch` is shown what it notes."""
     ended = host.call(order_document(word, order), timeout_s=timeout_s, watch=watch)
-    if not ended.reply:
+    said = _whole(ended.reply)
+    if said is None:
         last_words = ended.output_tail[-600:].strip()
         how = f"did not answer within {timeout_s:.0f} s" if ended.timed_out else "ended without an answer"
         raise WorkerBroken(f"the worker that was to {word} {how}", hint=last_words or "try: oomtune doctor")
-    said = json.loads(ended.reply)
     if said["error"] is not None:
         error = _RAISED.validate_python(said["error"])
         ours = "OomtuneError" in error.bases
@@ -44,3 +44,12 @@ def ask(
         kind = DataUnreadable if "DataUnreadable" in error.bases else TrialCrashed
         raise kind(message, hint=error.hint, traceback=error.traceback)
     return TypeAdapter(answer).validate_python(said["value"])
+
+
+def _whole(reply: bytes) -> dict[str, Any] | None:
+    """The reply of a worker; None where it was ended before it had said it all."""
+    try:
+        said: dict[str, Any] = json.loads(reply)
+    except ValueError:
+        return None
+    return said

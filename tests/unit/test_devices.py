@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 import psutil
 import pytest
 
-from oomtune.devices import Gpu, resolve
+from oomtune.devices import Gpu, ask_tensorflow, resolve
 from oomtune.devices.catalogue import cards, find_card
 from oomtune.devices.host import host_memory
 from oomtune.devices.nvml import nvml_cards
 from oomtune.domain import DeviceRequest
-from oomtune.errors import BudgetTooLarge, NoSuchDevice, UsageProblem
+from oomtune.errors import BudgetTooLarge, NoSuchDevice, UsageProblem, WorkerBroken
+from oomtune.trials.host import Exit, WorkerHost
 
 GIB = 1024**3
 
@@ -187,6 +189,22 @@ def test_who_is_on_another_card_than_the_one_that_tensorflow_sees_is_not_told_of
     assert told(dataclasses.replace(T4, bus_id="0000:3b:00.0")) == 1
     assert told(dataclasses.replace(T4, bus_id="0000:5e:00.0")) == 0
     assert told(T4) == 0
+
+
+class EndedWhileItAnswers(WorkerHost):
+    """A worker that the kernel ends in the middle of its reply."""
+
+    def __init__(self) -> None:
+        """Nothing is started."""
+
+    def call(self, order: bytes, *, timeout_s: float, watch: Callable[[bytes], None] | None = None) -> Exit:
+        reply = b'{"value": {"tensorfl'
+        return Exit(reply=reply, so_far=b"", exit_code=-9, output_tail="", timed_out=False, duration_s=1.0)
+
+
+def test_a_worker_that_is_ended_while_it_answers_has_not_answered() -> None:
+    with pytest.raises(WorkerBroken, match="ended without an answer"):
+        ask_tensorflow(EndedWhileItAnswers())
 
 
 def test_without_a_driver_or_without_permission_nvml_says_less_and_nothing_breaks() -> None:
