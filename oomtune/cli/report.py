@@ -122,7 +122,7 @@ def _drawn(word: str, files: list[Path], tensorboard: Path | None, *, force: boo
 def _print(result: ProbeResult, *, quiet: bool, verbose: bool, no_color: bool) -> None:
     from rich.text import Text
 
-    from oomtune.report.terminal import answer, trial_table
+    from oomtune.report.terminal import print_answer, trial_table
     from oomtune.report.verdict import verdict_words
 
     console = options.console_for("stdout", no_color=no_color)
@@ -135,7 +135,7 @@ def _print(result: ProbeResult, *, quiet: bool, verbose: bool, no_color: bool) -
         if record.outcome.error is not None:
             console.print(Text(f"trial {record.number}: {record.outcome.error.message}"), soft_wrap=True)
     if result.best is not None:
-        console.print(answer(result))
+        print_answer(console, result)
     if result.problem is not None and result.problem.hint:
         console.print(Text(result.problem.hint))
 

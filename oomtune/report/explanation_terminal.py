@@ -26,7 +26,7 @@ _BAR_WIDTH = 20
 
 
 def print_explanation(console: Console, explanation: Explanation) -> None:
-    console.print(_shown(explanation))
+    console.print(_shown(explanation), crop=False)  # what is to be pasted is whole, however narrow the terminal
 
 
 def _shown(explanation: Explanation) -> RenderableType:

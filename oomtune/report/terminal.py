@@ -74,9 +74,14 @@ def answer(result: ProbeResult) -> RenderableType:
     if length_rows(result):
         parts += ["", _lengths(result), _histogram(result)]
     if result.tuned_path is not None:
-        parts += ["", Text(f"tuned config: {result.tuned_path}"), "", "To train with it:"]
-        parts += [Text(f"  {line}", style="cyan", no_wrap=True, overflow="ignore") for line in paste_lines(result)]
+        parts += ["", _whole(f"tuned config: {result.tuned_path}"), "", "To train with it:"]
+        parts += [_whole(f"  {line}", style="cyan") for line in paste_lines(result)]
     return Group(*parts)
+
+
+def _whole(line: str, style: str = "") -> Text:
+    """A line to be copied, which is not broken."""
+    return Text(line, style=style, no_wrap=True, overflow="ignore")
 
 
 def _findings(result: ProbeResult) -> list[RenderableType]:
@@ -145,4 +150,4 @@ def trial_line(record: TrialRecord, budget: Budget) -> str:
 
 
 def print_answer(console: Console, result: ProbeResult) -> None:
-    console.print(answer(result))
+    console.print(answer(result), crop=False)  # what is to be pasted is whole, however narrow the terminal

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Callable, Sequence
 
 import pytest
+from rich.console import Console
 
 from oomtune.domain import (
     Budget,
@@ -25,7 +27,7 @@ from oomtune.observer import SilentObserver
 from oomtune.report.advice import what_to_try
 from oomtune.report.document import probe_document
 from oomtune.report.model import answer_rows, paste_lines, trial_row
-from oomtune.report.terminal import trial_line
+from oomtune.report.terminal import print_answer, trial_line
 from oomtune.session import Limits, run_session
 from oomtune.trials.fake import FakeDevice
 from oomtune.trials.runner import Runner
@@ -262,6 +264,16 @@ def test_a_climb_shows_the_sizes_that_fitted_and_the_one_that_did_not() -> None:
 def test_without_a_file_there_is_nothing_to_paste() -> None:
     device = fake()
     assert paste_lines(probe(device, device.budget)) == []
+
+
+def test_what_is_to_be_pasted_is_whole_on_a_narrow_terminal() -> None:
+    device, text = fake(), io.StringIO()
+    path = f"{'folder/' * 20}model.tuned.yaml"
+    result = dataclasses.replace(probe(device, device.budget), tuned_path=path)
+    print_answer(Console(file=text, width=60), result)
+    shown = text.getvalue().splitlines()
+    assert f"tuned config: {path}" in shown
+    assert [f"  {line}" for line in paste_lines(result)] == shown[-len(paste_lines(result)) :]
 
 
 def test_the_advice_is_three_things_that_the_spec_has_not_done_yet() -> None:
