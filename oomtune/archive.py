@@ -6,13 +6,14 @@ data and explanations have left lies in folders beside them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from oomtune.errors import OutputNotWritable, UsageProblem
+from oomtune.errors import EnvironmentProblem, OutputNotWritable, UsageProblem
 from oomtune.files import is_there
 from oomtune.kept import Kept, Prober, read_kept
 from oomtune.kept_explanations import explanation_paths
@@ -51,7 +52,10 @@ class LedgerFile:
 
 def folders(near: Path) -> list[Path]:
     """Where ledgers may lie: beside a spec in `near`, and in the state folder."""
-    return list(dict.fromkeys((ledger_folder(near / "spec.yaml"), state_folder())))
+    found = [ledger_folder(near / "spec.yaml")]
+    with contextlib.suppress(EnvironmentProblem):  # there need be none where one lies beside the spec
+        found.append(state_folder())
+    return list(dict.fromkeys(found))
 
 
 def subject_of(word: str, here: Path) -> Path:

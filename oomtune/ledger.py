@@ -23,7 +23,7 @@ from typing import Any
 import platformdirs
 
 from oomtune.domain import TrialRecord
-from oomtune.errors import OutputNotWritable
+from oomtune.errors import EnvironmentProblem, OutputNotWritable
 from oomtune.kept import FORMAT, RECORD, About, Ended, about_document, ended_document, read_kept, that_hold
 from oomtune.units import format_bytes
 
@@ -42,7 +42,13 @@ def ledger_folder(spec_path: Path) -> Path:
 
 
 def state_folder() -> Path:
-    return Path(platformdirs.user_state_dir("oomtune")) / "ledgers"
+    try:
+        return Path(platformdirs.user_state_dir("oomtune")) / "ledgers"
+    except RuntimeError:  # a container's user may be a mere number
+        raise EnvironmentProblem(
+            "there is no home folder to keep the trials in",
+            hint="set HOME or XDG_STATE_HOME, or make a folder .oomtune beside the spec",
+        ) from None
 
 
 class Ledger:

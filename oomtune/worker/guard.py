@@ -17,7 +17,8 @@ _OF_THE_DRIVER = ".nv"
 def keep_writes_in(scratch: Path, *ours: Path) -> None:
     """From here on this process writes into its scratch folder and those that are our own, and nowhere else."""
     overlay.redirect(scratch, *ours)
-    fence.keep_writes_in(scratch, *ours, Path.home() / _OF_THE_DRIVER)
+    home = os.environ.get("HOME")
+    fence.keep_writes_in(scratch, *ours, *([Path(home, _OF_THE_DRIVER)] if home else []))
 
 
 def denied(error: PermissionError, what: str) -> TrialCrashed | None:

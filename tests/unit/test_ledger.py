@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from oomtune.archive import folders
 from oomtune.domain import Candidate, Kind, Outcome, Purpose, Stage, Trial, TrialError, TrialRecord
-from oomtune.errors import OutputNotWritable
+from oomtune.errors import EnvironmentProblem, OutputNotWritable
 from oomtune.ledger import SPARE, Ledger, ledger_folder
 
 KEY = {"spec": "abc", "tensorflow": "2.21.0"}
@@ -153,3 +154,14 @@ def test_ledgers_live_beside_the_spec_where_that_is_asked_for(tmp_path: Path) ->
     assert ledger_folder(tmp_path / "model.yaml") != tmp_path / ".oomtune"
     (tmp_path / ".oomtune").mkdir()
     assert ledger_folder(tmp_path / "model.yaml") == tmp_path / ".oomtune"
+
+
+def test_a_user_without_a_home_is_told_where_ledgers_may_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 54321)  # as in a container: a number that no list of users has
+    with pytest.raises(EnvironmentProblem, match="no home folder") as caught:
+        ledger_folder(tmp_path / "model.yaml")
+    assert ".oomtune beside the spec" in caught.value.hint
+    (tmp_path / ".oomtune").mkdir()
+    assert folders(tmp_path) == [ledger_folder(tmp_path / "model.yaml")] == [tmp_path / ".oomtune"]
