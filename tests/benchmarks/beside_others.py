@@ -53,11 +53,18 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Edge:
-    """Memory is noisy, so the edge is a band: the largest batch that survives all of its confirm runs, most, and any."""
+    """Memory is noisy, so the edge is a band: from the largest batch that survives all of its confirm runs to the
+    largest that survives any."""
 
-    all: int
-    most: int
-    any: int
+    sure: int
+    lucky: int
+
+    def share(self, batch: int) -> float:
+        """What part of the edge a batch is; any batch in the band is all of it."""
+        return batch / min(max(batch, self.sure), self.lucky)
+
+    def __str__(self) -> str:
+        return f"{self.sure} to {self.lucky}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,14 +86,14 @@ class Row:
 
     @property
     def near(self) -> bool:
-        return self.edge.all * (1 - _NEAR) <= self.answer <= self.edge.any * (1 + _NEAR)
+        return abs(self.edge.share(self.answer) - 1) <= _NEAR
 
     def __str__(self) -> str:
         trials = statistics.median_low(run.trials for run in self.runs)
         ran_out = statistics.median_low(run.out_of_memory for run in self.runs)
         return (
             f"| {self.spec} | {self.search} | {trials} | {ran_out} | {self.seconds:.0f} s "
-            f"| {self.answer} | {self.answer / self.edge.most:.0%} |"
+            f"| {self.answer} | {self.edge} | {self.edge.share(self.answer):.0%} |"
         )
 
 
@@ -138,7 +145,8 @@ class Bench:
                 low, high = (middle, high) if survived(middle) >= times else (low, middle)
             return low
 
-        return Edge(all=largest(_CONFIRMS), most=largest(_CONFIRMS // 2 + 1), any=largest(1))
+        sure = largest(_CONFIRMS)
+        return Edge(sure=sure, lucky=max(sure, largest(1)))
 
     def _survived(self, batch: int) -> int:
         trial = Trial(purpose=Purpose.CONFIRM, candidate=self.lane.at(batch))
@@ -214,8 +222,8 @@ def main(only_by_hand: list[str]) -> int:
     rows = beside_others()
     hands = [by_hand(spec) for spec in BY_HAND]
     lines = [
-        "| spec | search | trials | out of memory | time | answer | of the true edge |",
-        "|---|---|--:|--:|--:|--:|--:|",
+        "| spec | search | trials | out of memory | time | answer | true edge | of it |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
         *(str(row) for row in rows),
         "",
         *(f"- {hand}" for hand in hands),
