@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from oomtune.api import probe
-    from oomtune.checking import check
+    from oomtune.commands.check import check
+    from oomtune.commands.probe import probe
     from oomtune.diagnosis import Diagnosis, classify
     from oomtune.domain import CheckResult, ProbeResult
     from oomtune.errors import OomtuneError
-    from oomtune.stepping import step
-    from oomtune.tuned import TunedConfig, load_tuned
+    from oomtune.keras.own_loop import step
+    from oomtune.storage.tuned import TunedConfig, load_tuned
 
 __all__ = [
     "CheckResult",
@@ -38,12 +38,12 @@ _HOMES = {
     "Diagnosis": "oomtune.diagnosis",
     "OomtuneError": "oomtune.errors",
     "ProbeResult": "oomtune.domain",
-    "TunedConfig": "oomtune.tuned",
-    "check": "oomtune.checking",
+    "TunedConfig": "oomtune.storage.tuned",
+    "check": "oomtune.commands.check",
     "classify": "oomtune.diagnosis",
-    "load_tuned": "oomtune.tuned",
-    "probe": "oomtune.api",
-    "step": "oomtune.stepping",
+    "load_tuned": "oomtune.storage.tuned",
+    "probe": "oomtune.commands.probe",
+    "step": "oomtune.keras.own_loop",
 }
 
 

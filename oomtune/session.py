@@ -21,7 +21,7 @@ from oomtune.domain import (
     TrialRecord,
     Verdict,
 )
-from oomtune.observer import Observer
+from oomtune.domain.observer import Observer
 from oomtune.search import best_fit, buckets_found, frontier, next_larger, next_trial_of_all, refused_precisions
 from oomtune.trials.runner import Runner, TimeUp
 from oomtune.units import format_count

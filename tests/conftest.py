@@ -2,73 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.specs import small_spec
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self.out)
-        return document
-
-
-def _as_from_a_terminal(before: Callable[[], None] | None) -> None:
-    """A shell starts what runs in the background deaf to Ctrl-C, and all that it starts in turn: tests too."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    if before is not None:
-        before()
-
-
-class Cli:
-    """The `oomtune` command with a state folder of its own, so that no test sees another's ledgers."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("OOMTUNE_")}
-        self.environment = {**inherited, "XDG_STATE_HOME": str(folder / "state")}
-
-    def __call__(self, *words: str | Path, env: dict[str, str] | None = None, timeout: float = 300) -> Ran:
-        process = self.start(*words, env=env)
-        out, err = process.communicate(timeout=timeout)
-        return Ran(process.returncode, out, err)
-
-    def start(
-        self, *words: str | Path, env: dict[str, str] | None = None, before: Callable[[], None] | None = None
-    ) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "oomtune", *map(str, words)],
-            cwd=self.folder,
-            env={**self.environment, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=lambda: _as_from_a_terminal(before),  # noqa: PLW1509 - the test process has no threads of its own
-        )
-
-    def ledgers(self) -> list[Path]:
-        return sorted((self.folder / "state" / "oomtune" / "ledgers").glob("*.jsonl"))
+from tests.support.cli import Cli, processes_with
+from tests.support.specs import small_spec
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -99,22 +44,6 @@ def spec_file(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
-
-
-def processes_with(marker: str) -> list[int]:
-    """The processes that have this text in their environment: all that a marked command started, whatever they do."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            environment = (entry / "environ").read_bytes()
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        if marker.encode() in environment and state != "Z":
-            found.append(int(entry.name))
-    return found
 
 
 @pytest.fixture

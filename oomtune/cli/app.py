@@ -17,9 +17,9 @@ import typer
 
 from oomtune import __version__
 from oomtune.cli import check, diagnose, doctor, explain, init, probe, report, schema
-from oomtune.cli.commands import Command, Commands
-from oomtune.cli.completing import shell_set_up
+from oomtune.cli.completion import shell_set_up
 from oomtune.cli.streams import be_patient, to_nowhere
+from oomtune.cli.typer_classes import Command, Commands
 from oomtune.errors import (
     INTERRUPTED,
     EnvironmentProblem,

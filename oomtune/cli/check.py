@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oomtune.cli import completing, options
+from oomtune.cli import completion as completing
+from oomtune.cli import options
 from oomtune.cli.check_files import CheckFiles
 from oomtune.errors import OomtuneError, OutputNotWritable
 
@@ -93,7 +94,7 @@ def command(
         )
     memory_limit, like = options.one_limit(context, memory_limit, like)
     with _errors_told(file, files):
-        from oomtune.checking import CheckOptions, run_check
+        from oomtune.commands.check import CheckOptions, run_check
 
         wanted = CheckOptions(
             device=device,

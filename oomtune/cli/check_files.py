@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oomtune.writing import append, check_apart, check_appendable, check_writable, has_mark, write_whole
+from oomtune.storage.atomic import append, check_apart, check_appendable, check_writable, has_mark, write_whole
 
 if TYPE_CHECKING:
     from oomtune.report.pipelines import Told

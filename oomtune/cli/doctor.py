@@ -41,7 +41,7 @@ def command(
 
     Exit codes: 0 a probe can run here, 5 something would stop it.
     """
-    from oomtune.cli.checkup import checkup, request_for
+    from oomtune.commands.doctor import checkup, request_for
 
     memory_limit, like = options.one_limit(context, memory_limit, like)
     request = request_for(device, memory_limit, like, settings or ())

@@ -13,7 +13,7 @@ import typer
 from oomtune.cli import options
 
 if TYPE_CHECKING:
-    from oomtune.explaining import ExplainObserver
+    from oomtune.commands.explain import ExplainObserver
 
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec or a tuned config, a YAML file.")]
 BatchSize = Annotated[
@@ -51,7 +51,7 @@ def command(
     Exit codes: 0 explained, 2 bad spec, 3 nothing fits, 5 the environment, 6 the model or data is broken,
     130 interrupted.
     """
-    from oomtune.explaining import ExplainOptions, run_explain
+    from oomtune.commands.explain import ExplainOptions, run_explain
 
     memory_limit, like = options.one_limit(context, memory_limit, like)
     wanted = ExplainOptions(
@@ -78,7 +78,7 @@ def command(
 @contextlib.contextmanager
 def _screen(*, quiet: bool, verbose: bool, no_color: bool) -> Iterator[ExplainObserver]:
     if quiet:
-        from oomtune.explaining import SilentExplainObserver
+        from oomtune.commands.explain import SilentExplainObserver
 
         yield SilentExplainObserver()
         return

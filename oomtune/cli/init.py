@@ -11,8 +11,8 @@ import typer
 
 from oomtune.cli import options
 from oomtune.errors import UsageProblem
-from oomtune.files import is_file, is_there
-from oomtune.writing import write_whole
+from oomtune.spec.files import is_file, is_there
+from oomtune.storage.atomic import write_whole
 
 _SAVED = (".keras", ".h5", ".hdf5", ".json")
 # A builder that takes a length is given one that no other dimension is likely to have.
@@ -88,7 +88,7 @@ def _told(words: list[str]) -> tuple[Path, str | None]:
 
 def _text(spec: Path, source: str | None, allow_code: bool) -> tuple[str, tuple[str, ...]]:
     """The spec, and what the user has to fill in."""
-    from oomtune import starter
+    from oomtune.commands.init import starter
 
     if allow_code and not (source or "").endswith(_SAVED):
         raise UsageProblem("--allow-code is for a saved model", hint="leave it out")
@@ -106,7 +106,7 @@ def _text(spec: Path, source: str | None, allow_code: bool) -> tuple[str, tuple[
 
 
 def _for_script(spec: Path, source: str) -> tuple[str, tuple[str, ...]]:
-    from oomtune import starter
+    from oomtune.commands.init import starter
 
     try:
         made = starter.from_script(str(spec), _from(spec, source), Path(source).read_text(encoding="utf-8"))
@@ -120,10 +120,10 @@ def _for_script(spec: Path, source: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _for_model(spec: Path, way: str, source: str, allow_code: bool) -> str:
-    from oomtune import starter
+    from oomtune.commands.init import starter
     from oomtune.domain import Inspection, InspectOrder, ModelSpec
-    from oomtune.trials.asking import ask
-    from oomtune.trials.host import WorkerHost
+    from oomtune.trials.ask import ask
+    from oomtune.trials.worker_host import WorkerHost
 
     named = source if way == "builder" else _from(spec, source)
     if way == "keras_file" and not is_file(Path(source)):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oomtune.cli import completing
+from oomtune.cli import completion as completing
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from oomtune.observer import Observer
+    from oomtune.domain.observer import Observer
 
 SpecOrArguments = Annotated[
     list[str] | None,
@@ -136,7 +136,7 @@ def console_for(stream: str, *, no_color: bool) -> Console:
 def screen(*, quiet: bool, verbose: bool, no_color: bool) -> Iterator[Observer]:
     """What a person sees on stderr while trials run."""
     if quiet:
-        from oomtune.observer import SilentObserver
+        from oomtune.domain.observer import SilentObserver
 
         yield SilentObserver()
         return

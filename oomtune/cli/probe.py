@@ -13,8 +13,8 @@ from oomtune.cli import options
 from oomtune.errors import UsageProblem
 
 if TYPE_CHECKING:
+    from oomtune.commands.report import Outputs
     from oomtune.domain import ProbeResult
-    from oomtune.reporting import Outputs
 
 
 def command(
@@ -54,8 +54,8 @@ def command(
     Exit codes: 0 found and confirmed, 2 bad spec, 3 nothing fits, 5 the environment, 6 the model or data is broken,
     7 stopped by a limit, 130 interrupted (the same command goes on).
     """
-    from oomtune.api import ProbeOptions, run_probe
-    from oomtune.tuned import tuned_beside
+    from oomtune.commands.probe import ProbeOptions, run_probe
+    from oomtune.storage.tuned import tuned_beside
 
     probed = _spec_path(words or []) if script is None else script
     outputs = _outputs({".html": report, ".md": summary, ".xml": junit, ".csv": csv}, tensorboard)
@@ -82,14 +82,14 @@ def command(
 
 def _outputs(asked: dict[str, Path | None], tensorboard: Path | None) -> Outputs:
     """The files that were asked for, each as its kind."""
-    from oomtune.reporting import RENDERINGS, Outputs
+    from oomtune.commands.report import RENDERINGS, Outputs
 
     files = [(path, RENDERINGS[suffix]) for suffix, path in asked.items() if path is not None]
     return Outputs(files=files, tensorboard=tensorboard)
 
 
 def _write(outputs: Outputs, result: ProbeResult) -> None:
-    from oomtune.reporting import just_ended
+    from oomtune.commands.report import just_ended
 
     if outputs.wanted:
         outputs.write(just_ended(result))

@@ -13,8 +13,8 @@ from oomtune.cli import options
 from oomtune.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from oomtune.archive import LedgerFile
     from oomtune.domain import ProbeResult
+    from oomtune.storage.ledger_index import LedgerFile
 
 _OLD = "30d"
 
@@ -106,9 +106,9 @@ def _refuse(named: list[str], *, listed: bool, compare: bool, clean: bool) -> No
 
 
 def _drawn(word: str, files: list[Path], tensorboard: Path | None, *, force: bool, as_json: bool) -> ProbeResult:
-    from oomtune.archive import find_ledger
+    from oomtune.commands.report import from_ledger, outputs_by_suffix
     from oomtune.report.document import report_document
-    from oomtune.reporting import from_ledger, outputs_by_suffix
+    from oomtune.storage.ledger_index import find_ledger
 
     outputs = outputs_by_suffix(files, tensorboard)
     outputs.check(force=force)
@@ -141,7 +141,7 @@ def _print(result: ProbeResult, *, quiet: bool, verbose: bool, no_color: bool) -
 
 
 def _list(named: list[str], *, as_json: bool, quiet: bool, verbose: bool, no_color: bool) -> None:
-    from oomtune.archive import ledgers
+    from oomtune.storage.ledger_index import ledgers
 
     places, subject = _places(named)
     found = ledgers(places, subject)
@@ -175,7 +175,7 @@ def _list(named: list[str], *, as_json: bool, quiet: bool, verbose: bool, no_col
 
 def _places(named: list[str]) -> tuple[list[Path], Path | None]:
     """Where to look, and whose ledgers alone are meant, if someone's."""
-    from oomtune.archive import folders, folders_of, subject_of
+    from oomtune.storage.ledger_index import folders, folders_of, subject_of
 
     if not named:
         return folders(Path.cwd()), None
@@ -202,7 +202,7 @@ def _entry(one: LedgerFile) -> dict[str, Any]:
 
 
 def _clean(named: list[str], older_than: str, *, as_json: bool, quiet: bool) -> None:
-    from oomtune.archive import clean
+    from oomtune.storage.ledger_index import clean
     from oomtune.units import format_bytes, format_count, parse_seconds
 
     try:
@@ -224,9 +224,9 @@ def _clean(named: list[str], older_than: str, *, as_json: bool, quiet: bool) -> 
 
 
 def _compare(first: str, second: str, *, as_json: bool, no_color: bool) -> None:
-    from oomtune.archive import find_ledger
+    from oomtune.commands.report import from_ledger
     from oomtune.report.comparing import differences, headings
-    from oomtune.reporting import from_ledger
+    from oomtune.storage.ledger_index import find_ledger
 
     before, after = (from_ledger(find_ledger(word, Path.cwd())) for word in (first, second))
     found = differences(before.result, after.result, before.values, after.values)

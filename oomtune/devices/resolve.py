@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oomtune.devices.catalogue import Card, find_card
-from oomtune.devices.host import SHARE_OF_FREE, HostMemory, cpu_name, host_memory
+from oomtune.devices.host_memory import SHARE_OF_FREE, HostMemory, cpu_name, host_memory
 from oomtune.devices.nvml import NvmlCard
-from oomtune.devices.seen import Gpu
+from oomtune.devices.tensorflow_view import Gpu
 from oomtune.domain import Budget, Device, DeviceRequest
 from oomtune.errors import BudgetTooLarge, NoSuchDevice
 from oomtune.units import MIB, format_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from oomtune.spec_lines import set_flag, spec_line
+from oomtune.diagnosis.spec_entry import set_flag, spec_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oomtune.diagnosis.spec_entry import spec_line
 from oomtune.domain import Anatomy, Certainty, Cost, Explanation, Growth, Held, LayerMemory, Phase, TriedRemedy
-from oomtune.spec_lines import spec_line
 from oomtune.units import format_bytes
 
 MOST_LAYERS = 8

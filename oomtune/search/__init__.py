@@ -6,7 +6,7 @@ can be replayed exactly.
 
 from oomtune.search.answer import best_fit, frontier, next_larger, refused_precisions
 from oomtune.search.buckets import buckets_found
-from oomtune.search.forecast import time_ahead_s
+from oomtune.search.forecast.remaining import time_ahead_s
 from oomtune.search.order import next_trial_of_all
 from oomtune.search.plan import next_trial
 

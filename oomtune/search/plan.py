@@ -15,9 +15,9 @@ from oomtune.search.accumulation import may_fit_whole
 from oomtune.search.answer import all_fits, largest_fit, refused_precisions, wanted_answer
 from oomtune.search.axis import first_from, settled
 from oomtune.search.contenders import Contender, contending_lanes, worth_running
-from oomtune.search.cost import full_length_pays
 from oomtune.search.curve import lane_lines
 from oomtune.search.evidence import LaneView, lane_views
+from oomtune.search.forecast.cost import full_length_pays
 from oomtune.search.step import further_batches, next_batch
 
 # What other lanes say of one is too vague to shoot at its edge when it may be off by this much: the lane climbs.

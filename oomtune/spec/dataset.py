@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from oomtune import domain
-from oomtune.files import found_at
 from oomtune.spec import data_schema as schema
+from oomtune.spec.files import found_at
 from oomtune.spec.model import Wrong
 from oomtune.spec.text import Path_
 

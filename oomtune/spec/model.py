@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from oomtune import domain
-from oomtune.files import is_file
-from oomtune.saved_inputs import UNREADABLE, read_config, takes_only_text
+from oomtune.spec.files import is_file
 from oomtune.spec.keras_names import application_names, layer_names
 from oomtune.spec.model_schema import Model
+from oomtune.spec.saved_model import UNREADABLE, read_config, takes_only_text
 from oomtune.spec.sections import nearest
 from oomtune.spec.text import Path_
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from oomtune.calibration import next_further, next_size
 from oomtune.domain import Budget, Candidate, Outcome, Point, Purpose, RaisedError, Reply, Stage, Trial
+from oomtune.search.climb import next_further, next_size
 from oomtune.trials.outcome import Ending, decide
 from oomtune.trials.runner import TimeUp
 

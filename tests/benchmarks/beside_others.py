@@ -23,7 +23,7 @@ from oomtune.devices import resolve
 from oomtune.domain import Kind, Lane, Outcome, ProbeSpec, Purpose, Stage, Trial
 from oomtune.search import best_fit
 from oomtune.spec import load_spec
-from oomtune.trials.process import ForkRunner
+from oomtune.trials.local import ForkRunner
 from tests.benchmarks.others import OTHERS, Search, doubling_then_bisection
 from tests.benchmarks.searching import out_of_memory, search
 

@@ -15,7 +15,7 @@ from oomtune.devices import resolve
 from oomtune.domain import Budget, Kind, Purpose, Stage, Trial, TrialRecord
 from oomtune.report.endings import further_words
 from oomtune.spec import load_spec
-from oomtune.trials.process import ForkRunner
+from oomtune.trials.local import ForkRunner
 from oomtune.units import MIB
 from tests.benchmarks.searching import search
 

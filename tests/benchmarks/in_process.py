@@ -13,7 +13,9 @@ import tensorflow  # noqa: F401
 from pydantic import TypeAdapter
 
 from oomtune.domain import WorkOrder
-from oomtune.worker import data, device, model
+from oomtune.worker.build import model
+from oomtune.worker.data import trial_batch as data
+from oomtune.worker.process import device
 
 
 def main(path: str) -> None:

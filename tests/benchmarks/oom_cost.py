@@ -11,7 +11,7 @@ import sys
 from oomtune.devices import resolve
 from oomtune.domain import Candidate, Kind, Purpose, Trial
 from oomtune.spec import load_spec
-from oomtune.trials.process import ForkRunner
+from oomtune.trials.local import ForkRunner
 
 # (spec, candidate's lane, a batch that fits, one that does not)
 CASES = [

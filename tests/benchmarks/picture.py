@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from oomtune.api import ProbeOptions, run_probe
 from oomtune.cli.screen import headline
-from oomtune.observer import SilentObserver
+from oomtune.commands.probe import ProbeOptions, run_probe
+from oomtune.domain.observer import SilentObserver
 from oomtune.report.terminal import answer, trial_table
 
 

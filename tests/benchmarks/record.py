@@ -16,13 +16,13 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from oomtune.devices.host import cpu_name
+from oomtune.devices.host_memory import cpu_name
 from oomtune.domain import Budget, Device, Kind, Lane, Outcome, ProbeSpec, Purpose, SearchSpace, Stage, Trial
 from oomtune.search import next_trial
 from oomtune.search.evidence import lane_views
 from oomtune.search.step import further_batches
 from oomtune.spec import load_spec
-from oomtune.trials.process import ForkRunner
+from oomtune.trials.local import ForkRunner
 from tests.benchmarks.curves import HEADROOM, Approach, Climb, Curve, Wall, read_curves, write_curves
 from tests.benchmarks.zoo import ZOO, ZooModel
 

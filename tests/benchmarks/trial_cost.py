@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from oomtune.devices import resolve
 from oomtune.domain import Candidate, Kind, ProbeSpec, Purpose, Trial, WorkOrder
 from oomtune.spec import load_spec
-from oomtune.trials.process import ForkRunner
+from oomtune.trials.local import ForkRunner
 
 CASES = [("configs/lstm.yaml", 64, 64), ("configs/transformer.yaml", 64, 16), ("configs/cnn.yaml", None, 64)]
 COMMANDS = {"--help": 12, "schema": 25}

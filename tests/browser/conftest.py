@@ -14,7 +14,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.conftest import ROOT
+from tests.support.cli import ROOT
 
 BUILD = ROOT / "build" / "report"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

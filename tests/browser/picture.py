@@ -11,9 +11,9 @@ from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from oomtune.archive import find_ledger
+from oomtune.commands.report import from_ledger
 from oomtune.report.html import html_page
-from oomtune.reporting import from_ledger
+from oomtune.storage.ledger_index import find_ledger
 from tests.browser.conftest import Page, chrome_options, needed_chromium
 
 _WIDTH, _HEIGHT = 1240, 900

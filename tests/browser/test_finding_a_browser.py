@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import BROWSERS, HOW_TO_GET_IT, chromium, needed_chromium
-from tests.conftest import ROOT
+from tests.support.cli import ROOT
 
 
 @pytest.mark.parametrize(("in_ci", "outcome"), [("true", pytest.fail.Exception), ("", pytest.skip.Exception)])

@@ -15,8 +15,8 @@ from selenium.webdriver.common.by import By
 from oomtune.domain import ProbeResult
 from oomtune.report.html import html_page
 from tests.browser.conftest import Page
-from tests.explanations import explanation
-from tests.finished import MIB, FailingDevice, finished, probe_spec
+from tests.support.explanations import explanation
+from tests.support.finished import MIB, FailingDevice, finished, probe_spec
 
 PLOTS = ("frontier", "curve", "trials", "step", "throughput", "lengths", "parts")
 TUNED = "tuned:\n  batch_size: 552\n  note: '<b>&amp;'\n"

@@ -11,9 +11,9 @@ import pytest
 
 from oomtune.domain import Budget, Candidate, Kind, Purpose, Stage, Trial
 from oomtune.trials.fake import FakeDevice
-from oomtune.trials.process import ForkRunner, SpawnRunner
+from oomtune.trials.local import ForkRunner, SpawnRunner
 from oomtune.trials.runner import Runner, TimeUp
-from tests.specs import BUDGET, CPU, small_probe_spec
+from tests.support.specs import BUDGET, CPU, small_probe_spec
 
 # What the small model needs, measured: about 3 MB fixed and 9 kB a sample.
 FITS, NEVER_FITS = 64, 1_000_000

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from oomtune.units import format_count
-from tests.conftest import Cli, processes_with
-from tests.specs import small_spec
+from tests.support.cli import Cli, processes_with
+from tests.support.specs import small_spec
 
 
 def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
@@ -106,8 +106,8 @@ def test_a_worker_that_is_killed_is_an_environment_problem_and_the_ledger_is_kep
 
 def test_a_worker_killed_between_two_trials_is_said_too() -> None:
     from oomtune.errors import WorkerBroken
-    from oomtune.trials.asking import order_document
-    from oomtune.trials.host import WorkerHost
+    from oomtune.trials.ask import order_document
+    from oomtune.trials.worker_host import WorkerHost
 
     host = WorkerHost("spawn")
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Cli
+from tests.support.cli import Cli
 
 pytestmark = pytest.mark.gpu
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, Cli
+from tests.support.cli import ROOT, Cli
 
 BUCKETS = "text_buckets"
 CONFIGS = [path for path in sorted((ROOT / "configs").glob("*.yaml")) if ".tuned" not in path.name]

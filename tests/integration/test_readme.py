@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.conftest import ROOT, Cli
+from tests.support.cli import ROOT, Cli
 
 README = (ROOT / "README.md").read_text()
 
@@ -89,7 +89,7 @@ def test_each_make_target_exists(words: list[str]) -> None:
 
 def test_the_defaults_it_states_are_the_defaults() -> None:
     from oomtune.spec import load_spec
-    from tests.specs import small_spec
+    from tests.support.specs import small_spec
 
     stated = yaml.safe_load(blocks("yaml")[3])
     bare = {key: small_spec()[key] for key in ("model", "dataset")}
@@ -117,7 +117,7 @@ def test_the_snippets_for_pipelines_name_what_there_is_in_five_lines_at_most() -
 def problems_with(kind: str, section: object) -> list[str]:
     from oomtune.errors import SpecProblem
     from oomtune.spec import load_spec
-    from tests.specs import small_spec
+    from tests.support.specs import small_spec
 
     try:
         load_spec(small_spec(dataset={kind: section}))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from rich.console import Console
 
+from oomtune.diagnosis.nothing_fits import what_to_try
 from oomtune.domain import (
     Budget,
     Device,
@@ -23,15 +24,14 @@ from oomtune.domain import (
     TrialRecord,
     Verdict,
 )
-from oomtune.observer import SilentObserver
-from oomtune.report.advice import what_to_try
+from oomtune.domain.observer import SilentObserver
 from oomtune.report.document import probe_document
 from oomtune.report.model import answer_rows, paste_lines, trial_row
 from oomtune.report.terminal import print_answer, trial_line
 from oomtune.session import Limits, run_session
 from oomtune.trials.fake import FakeDevice
 from oomtune.trials.runner import Runner
-from tests.specs import CPU, small_probe_spec
+from tests.support.specs import CPU, small_probe_spec
 
 SPEC = small_probe_spec(search__batch_size={"min": 1, "max": 1024}, search__resolution=0.0)
 NO_LIMITS = Limits()

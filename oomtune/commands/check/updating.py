@@ -1,0 +1,99 @@
+"""Searching anew from what a check saw, and rewriting the tuned config: in the lane of the answer alone, or in all that
+an edited spec allows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from oomtune.domain import (
+    CheckResult,
+    CheckVerdict,
+    Kind,
+    Lane,
+    ProbeResult,
+    ProbeSpec,
+    SearchSpace,
+    TrialError,
+    TrialRecord,
+    Verdict,
+)
+from oomtune.domain.observer import Observer
+from oomtune.session import Limits, run_session
+from oomtune.trials.runner import Runner
+from oomtune.units import format_bytes
+
+Write = Callable[[ProbeResult], ProbeResult]
+"""Writes an answer, and says where."""
+
+
+def update(
+    result: CheckResult,
+    ran: Sequence[TrialRecord],
+    spec: ProbeSpec,
+    runner: Runner,
+    observer: Observer,
+    write: Write,
+) -> CheckResult:
+    """The verdict after a new search; nothing is written unless that confirmed an answer. A broken model is not
+    searched. Raises `KeyboardInterrupt` when it was interrupted."""
+    if result.verdict is CheckVerdict.BROKEN:
+        return result
+    found = run_session(
+        spec if result.took_over else dataclasses.replace(spec, space=_only(spec.space, result.candidate.lane)),
+        result.device,
+        result.budget,
+        runner=runner,
+        ledger=[],
+        earlier=ran,
+        observer=observer,
+        limits=Limits(),
+    )
+    match found.verdict:
+        case Verdict.INTERRUPTED:
+            raise KeyboardInterrupt
+        case Verdict.TUNED:
+            return _updated(result, write(found))
+        case Verdict.NOTHING_FITS:
+            problem = _nothing_fits(found)
+            return dataclasses.replace(result, verdict=CheckVerdict.DOES_NOT_FIT, problem=problem, updated=found)
+        case _:
+            return dataclasses.replace(result, verdict=CheckVerdict.BROKEN, problem=found.problem, updated=found)
+
+
+def _only(space: SearchSpace, lane: Lane) -> SearchSpace:
+    return dataclasses.replace(
+        space,
+        sequence_lengths=None if lane.sequence_length is None else (lane.sequence_length,),
+        precisions=(lane.precision,),
+        remats=(lane.remat,),
+        optimizers=(lane.optimizer,),
+    )
+
+
+def _updated(result: CheckResult, found: ProbeResult) -> CheckResult:
+    """What was wrong before the update is mended by it; the old evidence says nothing of the new answer."""
+    best = found.best
+    assert best is not None, "a search that ends well has an answer"
+    return dataclasses.replace(
+        result,
+        verdict=CheckVerdict.UPDATED,
+        candidate=best.candidate,
+        candidate_before=result.candidate,
+        outcome=best.confirmed_by.outcome if best.confirmed_by else None,
+        buckets_outcome=found.buckets.confirmed_by.outcome if found.buckets else None,
+        expected_peak_bytes=None,
+        not_compared="",
+        problem=None,
+        updated=found,
+    )
+
+
+def _nothing_fits(found: ProbeResult) -> TrialError:
+    failed = [record for record in found.records if record.outcome.kind is not Kind.FITS]
+    smallest = min(failed or found.records, key=lambda record: record.trial.candidate.batch_size)
+    said = smallest.outcome.error.message if smallest.outcome.error else smallest.outcome.kind.value
+    return TrialError(
+        code="nothing_fits",
+        message=f"not even {smallest.trial.candidate} fits in {format_bytes(found.budget.budget_bytes)}: {said}",
+    )

@@ -1,0 +1,1 @@
+"""Write a starter spec."""

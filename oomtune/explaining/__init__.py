@@ -1,6 +1,0 @@
-"""Where the memory goes and what each remedy would save, measured in two dozen short trials."""
-
-from oomtune.explaining.bench import ExplainObserver, SilentExplainObserver
-from oomtune.explaining.command import ExplainOptions, run_explain
-
-__all__ = ["ExplainObserver", "ExplainOptions", "SilentExplainObserver", "run_explain"]

@@ -1,0 +1,1 @@
+"""Estimate how long the search will still take."""

@@ -1,0 +1,1 @@
+"""What oomtune keeps on disk: ledgers, explanations, scans and tuned configs."""

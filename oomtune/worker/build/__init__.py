@@ -1,0 +1,1 @@
+"""Build the model for a candidate."""

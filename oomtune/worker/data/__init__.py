@@ -1,0 +1,1 @@
+"""Every way of having data: read it, scan it, batch it."""

@@ -1,0 +1,1 @@
+"""The worker processes themselves: zygote, child, lifeline and stall watch."""

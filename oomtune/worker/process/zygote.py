@@ -1,0 +1,188 @@
+"""The process between the command line and the trials.
+
+In fork mode it imports TensorFlow once, touches no device, and forks a child for each trial, so that a trial does not
+pay for the import. In spawn mode it imports nothing and starts a fresh interpreter for each trial. Either way it is
+the one that ends a trial's whole process group when the trial is over, or when its own parent is gone: the control
+socket closing is the sign.
+
+Messages on the control socket are JSON, one a line. In: {"scratch": folder}, with the reply pipe's descriptor. Out:
+{"ready": ...} or {"broken": why}, then {"started": pid} and {"exited": code} for each trial.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from oomtune.worker.process.lifeline import die_with_parent
+from oomtune.worker.sandbox import landlock
+
+_BOOT = "import sys; sys.path[:] = filter(None, sys.path); from oomtune.worker.process.child import main; main()"
+
+
+def serve() -> None:
+    """Run trials until the control socket closes. Its words are the mode, the socket's descriptor and its folder."""
+    mode, control_fd, root = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    try:
+        _serve(mode, control_fd)
+    finally:
+        # When the parent was killed, nobody else is left to do this.
+        shutil.rmtree(root, ignore_errors=True)
+    # The parent waits for this end, and an interpreter takes a second to take TensorFlow down: for nothing here.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _serve(mode: str, control_fd: int) -> None:
+    # Until the import is done there is no child to end, so the default action of SIGTERM is right and immediate.
+    die_with_parent(os.getppid(), signal.SIGTERM)
+    control = socket.socket(fileno=control_fd)
+    try:
+        if mode == "fork":
+            _import_tensorflow()
+    except ImportError as error:
+        _send(control, {"broken": f"{type(error).__name__}: {error}"})
+        return
+    _Warden(control, mode).run()
+
+
+def _import_tensorflow() -> None:
+    import oomtune.worker.process.child  # noqa: F401  # imports TensorFlow, Keras and all that a trial needs
+
+
+class _Warden:
+    """Serves one control socket; at most one trial runs at a time."""
+
+    def __init__(self, control: socket.socket, mode: str) -> None:
+        self.control = control
+        self.mode = mode
+        self.child: int | None = None
+        self.inbox = b""
+        self.wakeup, wakeup_in = socket.socketpair()
+        self.wakeup.setblocking(False)
+        wakeup_in.setblocking(False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        signal.set_wakeup_fd(wakeup_in.fileno(), warn_on_full_buffer=False)
+        self.wakeup_in = wakeup_in
+        self.told_to_stop = False
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        self.told_to_stop |= number != signal.SIGCHLD
+
+    def run(self) -> None:
+        _send(self.control, {"ready": self.mode, "fences_writes": landlock.is_here()})
+        while not self.told_to_stop:
+            readable, _, _ = select.select([self.control, self.wakeup], [], [])
+            if self.wakeup in readable:
+                self.wakeup.recv(4096)
+                self._reap()
+            if self.control in readable and not self._receive():
+                break
+        if self.child is not None:
+            _end_group(self.child)
+
+    def _receive(self) -> bool:
+        """Take what has come; False when the other side is gone."""
+        data, descriptors = _receive_with_descriptors(self.control)
+        if not data:
+            return False
+        self.inbox += data
+        while b"\n" in self.inbox:
+            line, self.inbox = self.inbox.split(b"\n", 1)
+            self._start(json.loads(line)["scratch"], descriptors.pop(0))
+        return True
+
+    def _start(self, scratch: str, reply_fd: int) -> None:
+        self.child = self._fork(scratch, reply_fd) if self.mode == "fork" else self._spawn(scratch, reply_fd)
+        os.close(reply_fd)
+        _send(self.control, {"started": self.child})
+
+    def _fork(self, scratch: str, reply_fd: int) -> int:
+        from oomtune.worker.process import child
+
+        zygote_pid = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            self._become_child(scratch)
+            child.run(scratch=scratch, reply_fd=reply_fd, parent_pid=zygote_pid)
+        except BaseException:  # noqa: BLE001 - whatever happened, a child never goes on as a second warden
+            traceback.print_exc()
+        os._exit(1)
+
+    def _become_child(self, scratch: str) -> None:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for inherited in (self.control, self.wakeup, self.wakeup_in):
+            inherited.close()
+        _redirect_output(scratch)
+
+    def _spawn(self, scratch: str, reply_fd: int) -> int:
+        with (Path(scratch) / "output.txt").open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, scratch, str(reply_fd)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(reply_fd,),
+                start_new_session=True,
+            )
+        # The warden reaps by pid; Popen must not try to as well when it is collected.
+        process.returncode = 0
+        return process.pid
+
+    def _reap(self) -> None:
+        if self.child is None or os.waitid(os.P_PID, self.child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            return
+        # The group goes before the child is reaped, while its number can't yet belong to anyone else.
+        _end_group(self.child)
+        _, status = os.waitpid(self.child, 0)
+        self.child = None
+        _send(self.control, {"exited": os.waitstatus_to_exitcode(status)})
+
+
+def _send(control: socket.socket, message: dict[str, Any]) -> None:
+    try:
+        control.sendall(json.dumps(message).encode() + b"\n")
+    except (BrokenPipeError, ConnectionResetError):
+        return  # the parent is gone; the next read says so
+
+
+def _receive_with_descriptors(control: socket.socket) -> tuple[bytes, list[int]]:
+    descriptors = array.array("i")
+    data, ancillary, _, _ = control.recvmsg(65536, socket.CMSG_LEN(16 * descriptors.itemsize))
+    for level, kind, payload in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
+    return data, list(descriptors)
+
+
+def _redirect_output(scratch: str) -> None:
+    """Native code writes to both streams; keep it for diagnosis and off the user's screen."""
+    output = os.open(Path(scratch) / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+
+
+def _end_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return  # nothing of it is left

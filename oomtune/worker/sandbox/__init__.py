@@ -1,0 +1,1 @@
+"""Keep the user's code from writing outside a trial's own folder."""

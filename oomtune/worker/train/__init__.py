@@ -1,0 +1,1 @@
+"""Train one candidate: `Model.fit`, the user's own loop, or a whole script."""

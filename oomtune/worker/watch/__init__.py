@@ -1,0 +1,1 @@
+"""Watch a trial: peaks, leaks, retraces and what memory holds."""

@@ -1,0 +1,146 @@
+"""Losses, metrics and targets of several outputs: what is let through trains, and what is not is said beforehand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+from oomtune.domain import Candidate, Purpose, Trial
+from oomtune.errors import TrialCrashed
+from oomtune.worker.build import outputs
+from oomtune.worker.build.compiling import compile_as_told
+from tests.support.specs import small_work_order
+
+SPARSE = {"class_name": "SparseCategoricalCrossentropy", "config": {"from_logits": True}}
+BOTH = {"kind": tf.zeros(2, "int32"), "area": tf.zeros((2, 1))}
+AT = "dataset.synthetic.targets"
+# Keras warns of an output that nothing trains.
+pytestmark = pytest.mark.filterwarnings("ignore:Gradients do not exist for variables")
+
+
+class Own(keras.Model):  # type: ignore[misc]  # Keras ships no types
+    """Two outputs that Keras can't see before it is called."""
+
+    def __init__(self, form: type) -> None:
+        super().__init__()
+        self.form, self.kind, self.area = form, keras.layers.Dense(3), keras.layers.Dense(1)
+
+    def call(self, given: Any) -> Any:
+        kind, area = self.kind(given), self.area(given)
+        return {"kind": kind, "area": area} if self.form is dict else [kind, area]
+
+
+def two_outputs(form: str) -> keras.Model:
+    """Outputs of 3 classes and of one number; `area` is the second, and the first in the alphabet."""
+    if form in ("own dict", "own list"):
+        return Own(dict if form == "own dict" else list)
+    given = keras.Input((4,))
+    kind, area = keras.layers.Dense(3, name="kind")(given), keras.layers.Dense(1, name="area")(given)
+    return keras.Model(given, {"kind": kind, "area": area} if form == "dict" else [kind, area])
+
+
+def said(network: keras.Model, targets: Any, **training: Any) -> str:
+    """What is said before the first step; when that is nothing, the step is run."""
+    trial = Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=2))
+    order = small_work_order(trial, training={"optimizer": "sgd", "run_eagerly": True, **training})
+    compile_as_told(network, order, trial.candidate)
+    given = tf.zeros((2, 4))
+    specs = tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), targets)
+    try:
+        outputs.check(order.training, network, network(given), specs, AT)
+    except TrialCrashed as error:
+        return f"{error} | {error.hint}"
+    assert network.train_on_batch(given, targets) is not None
+    return ""
+
+
+@pytest.mark.parametrize("form", ["dict", "list", "own dict", "own list"])
+@pytest.mark.parametrize(
+    ("training", "refused"),
+    [
+        ({"loss": {"kind": SPARSE, "area": "mse"}, "loss_weights": {"area": 2, "kind": 1}}, {"own list": "have no na"}),
+        ({"loss": {"kind": SPARSE, "area": None}}, {"own list": "the model's outputs have no names | give a list"}),
+        (
+            {"loss": {"kind": SPARSE}},
+            {
+                "own list": "no names",
+                "list": "training.loss has none for the output 'area' | give it one, or area: null",
+            },
+        ),
+        (
+            {"loss": {"kind": SPARSE, "aera": "mse"}},
+            {"own list": "no names"}
+            | dict.fromkeys(("dict", "list", "own dict"), "training.loss.aera: the model has no"),
+        ),
+        (
+            {"loss": [SPARSE, "mse"], "loss_weights": [1, 2], "metrics": [["accuracy"], None]},
+            dict.fromkeys(
+                ("dict", "own dict"), "training.loss is a list, and the model's outputs have names but no order"
+            )
+            | {"own list": f"{AT} has 'kind', 'area', and the model's outputs have no names | return a dict from"},
+        ),
+        (
+            {
+                "loss": {"kind": SPARSE, "area": "mse"},
+                "metrics": {"area": "mae", "kind": ["accuracy", "sparse_top_k_categorical_accuracy"]},
+            },
+            {"own list": "no names"},
+        ),
+        (
+            {"loss": {"kind": SPARSE, "area": "mse"}, "metrics": {"what": "mae"}},
+            {"own list": "no names"}
+            | dict.fromkeys(("dict", "list", "own dict"), "training.metrics.what: the model has"),
+        ),
+        (
+            {"loss": {"kind": SPARSE, "area": "mse"}, "metrics": ["mae"]},
+            dict.fromkeys(("dict", "own dict"), "training.metrics is a list, and the model's outputs have names")
+            | {
+                "own list": "no names",
+                "list": "training.metrics is a list of 1, and the model has 2 outputs: 'kind', 'a",
+            },
+        ),
+    ],
+)
+def test_what_is_said_of_outputs_suits_them_or_is_refused(
+    form: str, training: dict[str, Any], refused: dict[str, str]
+) -> None:
+    found = said(two_outputs(form), BOTH, **training)
+    assert refused.get(form, "") in found
+    assert bool(found) == (form in refused), found
+
+
+def test_outputs_without_names_are_trained_on_lists() -> None:
+    assert said(two_outputs("own list"), list(BOTH.values()), loss=[SPARSE, "mse"], metrics=[None, ["mae"]]) == ""
+    assert "a list of 3, and the model has 2 outputs | give one for each" in said(
+        two_outputs("own list"), list(BOTH.values()), loss=[SPARSE, "mse", "mse"]
+    )
+
+
+@pytest.mark.parametrize("form", ["dict", "list", "own dict"])
+def test_targets_are_there_for_each_output_that_is_compared(form: str) -> None:
+    kind_alone, losses = {"kind": BOTH["kind"]}, {"kind": SPARSE, "area": "mse"}
+    found = said(two_outputs(form), kind_alone, loss=losses)
+    assert f"{AT} has 'kind', and none for the model's output 'area' | give the targets of each output by" in found
+    assert f"{AT} is one tensor, and the model has 2 outputs: 'kind', 'area'" in said(
+        two_outputs(form), BOTH["area"], loss="mse"
+    )
+    without = said(two_outputs(form), kind_alone, loss={"kind": SPARSE, "area": None})
+    assert bool(without) == (form == "list"), "of a list Keras wants the targets of all"
+
+
+def test_a_single_output_needs_no_name_and_a_step_of_ones_own_may_do_as_it_likes() -> None:
+    alone = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    assert said(alone, BOTH["area"], loss=["mse", "mae"], metrics=["mae", "mse"]) == "", "of both the sum"
+    assert "is a mapping by outputs, and the model has one output | leave the name out" in said(
+        alone, BOTH["area"], loss={"area": "mse"}
+    )
+    assert said(_Freely(dict), BOTH["area"], loss={"anything": "mse"}) == ""
+
+
+class _Freely(Own):
+    def train_step(self, data: Any) -> Any:
+        given, targets, _ = data
+        return {"loss": tf.reduce_mean(self(given)["area"] - targets)}

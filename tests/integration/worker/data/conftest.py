@@ -1,0 +1,52 @@
+"""Reading data as a scan does, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from oomtune.domain import DatasetSpec, Scan
+from oomtune.errors import DataUnreadable
+from oomtune.spec.data_schema import Dataset
+from oomtune.spec.dataset import dataset_spec, wrong_in_dataset
+from oomtune.worker.data.scan import scan
+from oomtune.worker.data.sources import Bounds, Sample
+from tests.support.reading import Read
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Callable[..., DatasetSpec]:
+    """A `dataset` section past the border and through the pipe to the worker."""
+
+    def made(**section: Any) -> DatasetSpec:
+        assert list(wrong_in_dataset(section, tmp_path)) == []
+        adapter = TypeAdapter(DatasetSpec)
+        spec = dataset_spec(Dataset.model_validate(section))
+        assert adapter.validate_json(adapter.dump_json(spec)) == spec
+        return spec
+
+    return made
+
+
+@pytest.fixture
+def read(tmp_path: Path, dataset: Callable[..., DatasetSpec]) -> Read:
+    def run(bounds: Bounds | None = None, **section: Any) -> tuple[Scan, list[Sample]]:
+        return scan(dataset(**section), str(tmp_path), lambda count, share: None, bounds)
+
+    return run
+
+
+@pytest.fixture
+def refused(read: Read) -> Callable[..., str]:
+    def run(**section: Any) -> str:
+        with pytest.raises(DataUnreadable) as caught:
+            read(**section)
+        assert caught.value.hint
+        assert "dataset." in str(caught.value), "the entry of the spec is named, too"
+        return f"{caught.value} | {caught.value.hint}"
+
+    return run

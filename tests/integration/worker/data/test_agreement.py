@@ -1,0 +1,247 @@
+"""Data that does not suit the model is said in terms of the spec, whichever of several inputs and outputs it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from oomtune.domain import (
+    Budget,
+    Candidate,
+    DatasetSpec,
+    JsonlData,
+    ModelSpec,
+    NpyData,
+    Purpose,
+    Scan,
+    TrainingSpec,
+    Trial,
+    TrialSettings,
+    WorkOrder,
+)
+from oomtune.errors import TrialCrashed
+from oomtune.worker.data import agreement
+from tests.support.specs import CPU
+
+JSONL = DatasetSpec(jsonl=JsonlData(paths=("a.jsonl",), inputs="x", targets="y"))
+NPY = DatasetSpec(npy=NpyData(inputs={"left": ("l.npy",), "right": ("r.npy",)}, targets={"one": ("1.npy",)}))
+SPARSE = "sparse_categorical_crossentropy"
+
+
+def model(loss: Any = SPARSE, *, names: tuple[str, ...] = ("one",), as_dict: bool = False) -> keras.Model:
+    """Two inputs of tokens with an embedding each, and outputs of 3 and 2 classes."""
+    inputs = {name: keras.Input((4,), dtype="int32", name=name) for name in ("left", "right")}
+    embedded = [keras.layers.Embedding(rows, 2)(tensor) for rows, tensor in zip((10, 20), inputs.values(), strict=True)]
+    read = keras.layers.Flatten()(keras.layers.Concatenate()(embedded))
+    made = {name: keras.layers.Dense(3 - at, name=f"{name}_out")(read) for at, name in enumerate(names)}
+    network = keras.Model(inputs, made if as_dict else list(made.values()) if len(made) > 1 else made[names[0]])
+    network.compile("sgd", loss)
+    return network
+
+
+def said(
+    network: keras.Model,
+    targets: Any,
+    ranges: dict[str, tuple[int, int]],
+    data: DatasetSpec = JSONL,
+    inputs: Any = None,
+    *,
+    fractions: dict[str, float] | None = None,
+    places: dict[str, tuple[str, str]] | None = None,
+    batch_size: int = 2,
+    run_eagerly: bool = False,
+    weights: Any = None,
+) -> str:
+    """What is said of such batches; nothing when they suit."""
+    order = WorkOrder(
+        trial=Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=batch_size)),
+        folder="/here",
+        model=ModelSpec(),
+        dataset=data,
+        training=TrainingSpec(run_eagerly=run_eagerly),
+        settings=TrialSettings(),
+        device=CPU,
+        budget=Budget(limit_bytes=1),
+        scan=Scan(samples=2, read=2, ranges=ranges, fractions=fractions or {}, places=places or {}),
+    )
+    if inputs is None:
+        inputs = {name: np.zeros((2, 4), "int32") for name in ("left", "right")}
+    try:
+        sides = (inputs, targets) if weights is None else (inputs, targets, weights)
+        agreement.check(order, network, tf.data.Dataset.from_tensor_slices(sides).batch(2))
+    except TrialCrashed as error:
+        return f"{error} | {error.hint}"
+    return ""
+
+
+LABELS = np.zeros(2, "int32")
+
+
+@pytest.mark.parametrize(
+    ("ranges", "wanted"),
+    [
+        ({"inputs.left": (0, 9), "inputs.right": (0, 19), "targets.": (0, 2)}, ""),
+        ({"inputs.left": (0, 10)}, "/here/a.jsonl: dataset.jsonl.inputs ('left') has tokens up to 10, and the"),
+        ({"inputs.right": (0, 20)}, "dataset.jsonl.inputs ('right') has tokens up to 20, and the embedding"),
+        ({"inputs.right": (-1, 5)}, "dataset.jsonl.inputs ('right') has tokens down to -1, and the embedding"),
+        ({"targets.": (-1, 2)}, "/here/a.jsonl: dataset.jsonl.targets has classes down to -1, and the model tells 3"),
+        ({"targets.": (0, 3)}, "dataset.jsonl.targets has classes up to 3, and the model tells 3 apart, from 0 on"),
+    ],
+)
+def test_tokens_and_labels_out_of_range_are_named_by_their_file_and_part(
+    ranges: dict[str, tuple[int, int]], wanted: str
+) -> None:
+    found = said(model(), LABELS, ranges)
+    assert wanted in found
+    assert bool(wanted) == bool(found)
+
+
+@pytest.mark.parametrize(("labels", "place"), [((-1, 2), "/here/b.jsonl:7"), ((0, 3), "/here/c.jsonl:2")])
+def test_a_label_out_of_range_is_named_by_its_line(labels: tuple[int, int], place: str) -> None:
+    places = {"targets.": ("/here/b.jsonl:7", "/here/c.jsonl:2")}
+    assert said(model(), LABELS, {"targets.": labels}, places=places).startswith(f"{place}: dataset.jsonl.targets has")
+
+
+def test_a_model_that_makes_one_number_a_sample_has_no_classes() -> None:
+    number = keras.Input((4,))
+    network = keras.Model(number, keras.ops.max(number, axis=-1))
+    network.compile("sgd", SPARSE)
+    found = said(network, LABELS, {"targets.": (0, 1)}, inputs=np.zeros((2, 4), "float32"))
+    assert "the model makes one number a sample, and the loss needs one for each class" in found
+
+
+def test_labels_that_the_loss_is_told_to_ignore_may_be_anything() -> None:
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+    assert said(model(loss), LABELS, {"targets.": (-1, 2)}) == ""
+    assert "labels down to -1, and the loss is for labels 0 and 1" in said(
+        model("binary_crossentropy"), np.zeros((2, 3), "int32"), {"targets.": (-1, 1)}
+    )
+
+
+def test_fractions_are_no_classes() -> None:
+    floats = np.zeros(2, "float32")
+    assert "dataset.jsonl.targets has classes up to 3, and the model tells 3 apart" in said(
+        model(), floats, {"targets.": (0, 3)}
+    )
+    found = said(model(), floats, {}, fractions={"targets.": 0.5})
+    assert "/here/a.jsonl: dataset.jsonl.targets has 0.5 among its classes, which are whole numbers" in found
+    soft = model("binary_crossentropy")
+    assert said(soft, np.zeros((2, 3), "float32"), {}, fractions={"targets.": 0.5}) == ""
+
+
+def test_a_model_for_one_batch_size_says_which_to_search() -> None:
+    inner = keras.Input(batch_shape=(16, 4))
+    stateful = keras.Model(inner, keras.layers.Dense(3)(inner))
+    stateful.compile("sgd", SPARSE)
+    vectors = np.zeros((2, 4), "float32")
+    assert said(stateful, LABELS, {}, inputs=vectors, batch_size=16) == ""
+    found = said(stateful, LABELS, {}, inputs=vectors, batch_size=2)
+    assert found == "model: the model takes batches of 16 only, not of 2 | set search.batch_size: 16"
+
+
+class Own(keras.Model):  # type: ignore[misc]  # Keras ships no types
+    """A model whose inputs can't be seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = keras.layers.Dense(3), keras.layers.Dense(1)
+
+    def call(self, given: Any) -> Any:
+        read = self.one(keras.ops.concatenate([given["left"], given["right"]], axis=-1))
+        return {"kind": read, "score": self.other(read)}
+
+
+def own() -> keras.Model:
+    network = Own()
+    network.compile("sgd", {"kind": SPARSE, "score": "mse"})
+    return network
+
+
+def test_a_model_whose_inputs_are_not_seen_is_held_against_the_data_by_calling_it() -> None:
+    targets = {"kind": LABELS, "score": np.zeros((2, 1), "float32")}
+    inputs = {name: np.zeros((2, 4), "float32") for name in ("left", "right")}
+    assert said(own(), targets, {"targets.kind": (0, 2)}, inputs=inputs) == ""
+    assert "dataset.jsonl.targets ('kind') has classes up to 3, and the model tells 3 apart" in said(
+        own(), targets, {"targets.kind": (0, 3)}, inputs=inputs
+    )
+    wide = targets | {"score": np.zeros((2, 7), "float32")}
+    found = said(own(), wide, {}, inputs=inputs)
+    assert "/here/a.jsonl: dataset.jsonl.targets ('score') has samples of [7], and by the loss" in found
+    found = said(own(), targets, {}, inputs={"left": inputs["left"]})
+    assert "/here/a.jsonl: dataset.jsonl.inputs has 'left' of [4], and the model can't be called with it" in found
+    assert "KeyError: right" in found
+    assert said(own(), targets, {}, inputs={"left": inputs["left"]}, run_eagerly=True) == "", "it may be no graph"
+
+
+class Branches(keras.Model):  # type: ignore[misc]  # Keras ships no types
+    def call(self, given: Any) -> Any:
+        return given if tf.reduce_sum(given) > 0 else -given
+
+
+def test_a_model_that_branches_on_numbers_is_told_what_to_do() -> None:
+    network = Branches()
+    network.compile("sgd", "mse")
+    vectors = np.zeros((2, 4), "float32")
+    found = said(network, vectors, {}, inputs=vectors)
+    assert "the model's call can't be made a graph: Using a symbolic `tf.Tensor` as a Python `bool` is not" in found
+    assert "set training.run_eagerly: true" in found
+    assert said(network, vectors, {}, inputs=vectors, run_eagerly=True) == ""
+
+
+@pytest.mark.parametrize("as_dict", [True, False])
+@pytest.mark.parametrize("several", [True, False])
+def test_each_of_several_outputs_is_held_against_its_own_targets(as_dict: bool, several: bool) -> None:
+    names = ("zeta", "alpha") if as_dict else ("zeta_out", "alpha_out")
+    one, other = names
+    loss: Any = dict.fromkeys(names, SPARSE) if several else SPARSE
+    network = model(loss, names=("zeta", "alpha"), as_dict=as_dict)
+    targets = dict.fromkeys(names, LABELS)
+    assert said(network, targets, {f"targets.{one}": (0, 2), f"targets.{other}": (0, 1)}) == ""
+    assert f"targets ({other!r}) has classes up to 2, and the model tells 2 apart" in said(
+        network, targets, {f"targets.{one}": (0, 2), f"targets.{other}": (0, 2)}
+    )
+    assert f"targets ({one!r}) has samples of [7]" in said(network, targets | {one: np.zeros((2, 7), "int32")}, {})
+
+
+def test_inputs_and_targets_in_tuples_go_by_their_places() -> None:
+    tokens, data = np.zeros((2, 4), "int32"), DatasetSpec(python="own:load")
+    network = model([SPARSE, SPARSE], names=("one", "other"))
+    fits = {"inputs.0": (0, 9), "inputs.1": (0, 19), "targets.0": (0, 2), "targets.1": (0, 1)}
+
+    def found(ranges: dict[str, tuple[int, int]], inputs: Any = (tokens, tokens)) -> str:
+        return said(network, (LABELS, LABELS), fits | ranges, data, inputs)
+
+    assert found({}) == ""
+    assert "dataset.python (inputs[0]) has tokens up to 10, and the embedding" in found({"inputs.0": (0, 10)})
+    assert "dataset.python (targets[1]) has classes up to 2, and the model tells 2" in found({"targets.1": (0, 2)})
+    assert "dataset.python (inputs[1]) has samples of [5], and the model takes [4]" in found(
+        {}, (tokens, np.zeros((2, 5), "int32"))
+    )
+    assert "dataset.python is 3 tensors, and the model has 2 inputs: 'left', 'right'" in found({}, (tokens,) * 3)
+    assert "dataset.python is one tensor, and the model has 2 inputs" in found({}, tokens)
+
+
+def test_weights_are_one_number_where_the_loss_is() -> None:
+    for shape in ((2,), (2, 1)):
+        assert said(model(), LABELS, {}, weights=np.zeros(shape, "float32")) == ""
+    found = said(model(), LABELS, {}, DatasetSpec(python="own:load"), weights=np.zeros((2, 5), "float32"))
+    assert found.startswith("dataset.python has weights of [5] for samples whose loss is one number | ")
+
+
+def test_a_file_for_each_input_is_the_one_that_is_named() -> None:
+    found = said(model(), {"one": LABELS}, {"inputs.right": (0, 99)}, NPY)
+    assert found.startswith("/here/r.npy: dataset.npy.inputs ('right') has tokens up to 99")
+
+
+@pytest.mark.parametrize("targets", [LABELS, {"out": LABELS}])
+def test_a_stack_of_layers_is_held_against_its_targets_too(targets: Any) -> None:
+    stack = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    stack.compile("sgd", SPARSE)
+    part = "targets.out" if isinstance(targets, dict) else "targets."
+    vectors = np.zeros((2, 4), "float32")
+    assert said(stack, targets, {part: (0, 2)}, inputs=vectors) == ""
+    assert "has classes up to 3, and the model tells 3 apart" in said(stack, targets, {part: (0, 3)}, inputs=vectors)

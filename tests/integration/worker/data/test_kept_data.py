@@ -1,0 +1,97 @@
+"""What training keeps of its data lies in memory during a trial: the device's, or the host's beside a card."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oomtune.domain import (
+    Budget,
+    Candidate,
+    DatasetSpec,
+    Device,
+    ModelSpec,
+    NpzData,
+    Purpose,
+    Scan,
+    TrainingSpec,
+    Trial,
+    TrialSettings,
+    WorkOrder,
+)
+from oomtune.storage.ledger_index import clean
+from oomtune.worker.data import sources
+from oomtune.worker.data import trial_batch as data
+from oomtune.worker.data import worst_rows as worst
+from tests.support.cli import Cli
+
+
+@pytest.mark.parametrize(
+    ("device", "in_host_memory"),
+    [
+        (Device(kind="cpu", name="a CPU"), False),
+        (Device(kind="cpu", name="a CPU", stands_in_for="Tesla T4"), True),
+        (Device(kind="gpu", name="a card"), True),
+    ],
+)
+def test_arrays_lie_in_the_hosts_memory_beside_a_card_and_in_the_devices_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Device, in_host_memory: bool
+) -> None:
+    monkeypatch.setattr(data, "_own", [])
+    np.savez(tmp_path / "a.npz", x=np.zeros((10, 3), "float32"), y=np.zeros(10, "float32"))
+    dataset = DatasetSpec(npz=NpzData(paths=("a.npz",), inputs="x", targets="y"))
+    found, samples = sources.scan(dataset, str(tmp_path), lambda count, share: None)
+    worst.save(samples, found.sequences, tmp_path / "rows.npz")
+    order = WorkOrder(
+        trial=Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=4)),
+        folder=str(tmp_path),
+        model=ModelSpec(),
+        dataset=dataset,
+        training=TrainingSpec(),
+        settings=TrialSettings(),
+        device=device,
+        budget=Budget(limit_bytes=1),
+        scan=_with_rows(found, tmp_path / "rows.npz"),
+    )
+    inputs, targets = next(iter(data.pipeline(order, Candidate(batch_size=4))))
+    assert (inputs.shape, targets.shape) == ((4, 3), (4,))
+    (kept,) = data._own
+    assert (kept.arrays is not None, kept.pipeline is None) == (in_host_memory, in_host_memory)
+    if in_host_memory:
+        assert isinstance(kept.arrays[0], np.ndarray)
+        assert kept.arrays[0].shape == (10, 3)
+
+
+def test_a_probe_leaves_nothing_in_the_temporary_folder(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    np.savez(cli.folder / "a.npz", x=np.zeros((10, 64), "float32"), y=np.zeros((10, 1), "float32"))
+    temporary = cli.folder / "temporary"
+    temporary.mkdir()
+    spec = spec_file(dataset={"npz": {"path": "a.npz"}}, search__batch_size=[8])
+    ran = cli("probe", spec, env={"TMPDIR": str(temporary)})
+    assert ran.code == 0, ran.err
+    assert list(temporary.iterdir()) == []
+
+
+def _with_rows(found: Scan, path: Path) -> Scan:
+    return dataclasses.replace(found, rows_path=str(path))
+
+
+def test_what_a_scan_leaves_that_is_killed_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_arrays: Any, **_named: Any) -> None:
+        raise KeyboardInterrupt
+
+    np.savez(tmp_path / "a.npz", x=np.zeros((10, 3), "float32"), y=np.zeros(10, "float32"))
+    dataset = DatasetSpec(npz=NpzData(paths=("a.npz",), inputs="x", targets="y"))
+    found, samples = sources.scan(dataset, str(tmp_path), lambda count, share: None)
+    (tmp_path / "scans").mkdir()
+    monkeypatch.setattr(np, "savez", killed)
+    with pytest.raises(KeyboardInterrupt):
+        worst.save(samples, found.sequences, tmp_path / "scans" / "rows.npz")
+    (left,) = (tmp_path / "scans").iterdir()
+    assert clean([tmp_path], time.time() + 60).removed == (left,)

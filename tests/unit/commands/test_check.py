@@ -1,0 +1,270 @@
+"""A check by its parts, with a fake device: where it runs, what it sees twice, what changed, and how an update ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oomtune.commands.check import CheckOptions
+from oomtune.commands.check.changes import changes_since
+from oomtune.commands.check.command import before_the_run
+from oomtune.commands.check.place import Place
+from oomtune.commands.check.running import run_trials
+from oomtune.commands.check.subject import read_subject, trials_of
+from oomtune.commands.check.updating import update
+from oomtune.commands.prepare import versions
+from oomtune.devices import Resolved
+from oomtune.domain import (
+    Budget,
+    Candidate,
+    Change,
+    CheckResult,
+    CheckVerdict,
+    Device,
+    Kind,
+    Outcome,
+    ProbeResult,
+    Stage,
+    Trial,
+    TrialError,
+)
+from oomtune.domain.observer import SilentObserver
+from oomtune.errors import UsageProblem
+from oomtune.report.check import check_document, rows
+from oomtune.report.check_words import words
+from oomtune.report.pipelines import told_of
+from oomtune.spec import Document, digest_of
+from oomtune.storage.tuned import TunedConfig
+from oomtune.trials.fake import FakeDevice
+from tests.support.specs import CPU, small_probe_spec, small_spec
+from tests.unit.commands.test_check_edits import write_pair
+
+SPEC = small_probe_spec(search__batch_size={"min": 1, "max": 1024}, search__resolution=0.0)
+BEYOND_ANY_MACHINE = 2**59
+"""A limit that only is well where it is not imposed."""
+
+
+def tuned_on(kind: str = "cpu", name: str = "a CPU", **fields: Any) -> TunedConfig:
+    evidence = {"device": {"kind": kind, "name": name}, **fields.pop("evidence", {})}
+    return TunedConfig(
+        **{
+            "batch_size": 100, "sequence_length": None, "precision": "float32", "remat": "none",
+            "gradient_accumulation_steps": 1, "effective_batch_size": 100, "confirmed": True, "device_kind": kind,
+            "memory_limit_bytes": BEYOND_ANY_MACHINE, "evidence": evidence, **fields,
+        }
+    )  # fmt: skip
+
+
+def begun(**fields: Any) -> CheckResult:
+    return CheckResult(
+        **{
+            "verdict": CheckVerdict.FITS, "path": "m.tuned.yaml", "where": "m.tuned.yaml:3", "name": "m",
+            "candidate": Candidate(batch_size=100), "device": CPU, "budget": Budget(limit_bytes=1_000, headroom=0.0),
+            "tolerance": 0.05, "was_tuned": True, **fields,
+        }
+    )  # fmt: skip
+
+
+class Scripted(FakeDevice):
+    """Ends some trials as it is told, by their number, and the others by the law."""
+
+    def __init__(
+        self, endings: Mapping[int, Outcome | type[BaseException]], *, per_sample: int = 5, **kwargs: Any
+    ) -> None:
+        super().__init__(limit_bytes=1_000, law=lambda candidate: 100 + per_sample * candidate.batch_size, **kwargs)
+        self.endings = endings
+
+    def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
+        ending = self.endings.get(len(self.ran) + 1)
+        if ending is None:
+            return super().run(trial, within_s=within_s)
+        self.ran.append(trial)
+        if not isinstance(ending, Outcome):
+            raise ending
+        return ending
+
+
+OOM = Outcome(kind=Kind.DEVICE_OOM, stage=Stage.TRAIN, error=TrialError(code="device_oom", message="OOM"))
+CRASH = Outcome(kind=Kind.CRASH, stage=Stage.TRAIN, error=TrialError(code="raised", message="ValueError: no", hint="h"))
+
+BUCKETED = tuned_on(sequence_length=16, bucket_boundaries=(8, 16), bucket_batch_sizes=(120, 60))
+
+
+def checked(device: FakeDevice, tuned: TunedConfig | None = None, **fields: Any) -> CheckResult:
+    result = begun(**fields)
+    return run_trials(result, trials_of(result.candidate, tuned), device, SilentObserver())[0]
+
+
+def test_what_would_fail_a_pipeline_is_seen_twice_and_a_crash_once() -> None:
+    for endings, verdict, runs in (
+        ({}, "fits", 1),
+        ({1: OOM}, "fits", 2),
+        ({1: OOM, 2: OOM}, "does_not_fit", 2),
+        ({1: CRASH}, "broken", 1),
+    ):
+        device = Scripted(dict(endings))
+        assert (checked(device).verdict, len(device.ran)) == (verdict, runs)
+
+
+@pytest.mark.parametrize(
+    ("seen", "tolerance", "allowed"),
+    [(None, 0.05, 950), (940, 0.05, 987), (940, 0.2, 1_000), (500, 0.05, 950)],
+)
+def test_what_differs_between_runs_may_use_the_headroom_up_to_the_limit(
+    seen: int | None, tolerance: float, allowed: int
+) -> None:
+    strict = Budget(limit_bytes=1_000, headroom=0.05)
+    result = begun(budget=strict, expected_peak_bytes=seen, tolerance=tolerance)
+    assert result.allowed_bytes == allowed
+    assert abs(Budget.of(1_000, allowed).budget_bytes - allowed) <= 1
+
+
+def test_a_peak_within_the_tolerance_fits_though_it_is_over_the_budget() -> None:
+    strict = Budget(limit_bytes=1_000, headroom=0.05)
+    for batch, verdict in ((172, CheckVerdict.FITS), (178, CheckVerdict.DOES_NOT_FIT)):
+        candidate = Candidate(batch_size=batch)
+        result = begun(budget=strict, candidate=candidate, expected_peak_bytes=930)
+        device = Scripted({}, headroom=Budget.of(1_000, result.allowed_bytes).headroom)
+        result = run_trials(result, trials_of(candidate, None), device, SilentObserver())[0]
+        assert result.verdict is verdict
+        assert ("headroom" in dict(rows(result))) == (verdict is CheckVerdict.FITS)
+        said = result.problem.message if result.problem else ""
+        assert ("over the 976 B that noise explains" in said) == (verdict is CheckVerdict.DOES_NOT_FIT)
+
+
+def test_buckets_that_fail_are_seen_twice_too_and_leave_the_figures_of_the_configuration() -> None:
+    assert checked(Scripted({2: OOM}), BUCKETED).verdict is CheckVerdict.FITS
+    device = Scripted({2: OOM, 3: OOM})
+    result = checked(device, BUCKETED, expected_peak_bytes=600)
+    assert [trial.for_buckets for trial in device.ran] == [False, True, True]
+    assert result.verdict is CheckVerdict.DOES_NOT_FIT
+    assert (result.growth, result.deciding) == (0.0, OOM)
+    assert "buckets by turns" in words(result).sentence
+    assert check_document(result)["outcome"] == "device_oom"
+
+
+def updated(device: FakeDevice, tuned: TunedConfig | None = None) -> tuple[CheckResult, list[ProbeResult]]:
+    written: list[ProbeResult] = []
+
+    def write(found: ProbeResult) -> ProbeResult:
+        written.append(found)
+        return dataclasses.replace(found, tuned_path="m.tuned.yaml")
+
+    result = begun()
+    seen, ran = run_trials(result, trials_of(result.candidate, tuned), device, SilentObserver())
+    return update(seen, ran, SPEC, device, SilentObserver(), write), written
+
+
+def test_an_update_that_finds_an_answer_has_nothing_left_to_complain_of() -> None:
+    result, (found,) = updated(Scripted({}, per_sample=10))
+    assert (result.verdict, result.exit_code) == (CheckVerdict.UPDATED, 0)
+    assert found.best is not None
+    assert result.candidate == Candidate(batch_size=90) == found.best.candidate
+    document = check_document(result)
+    assert (document["verdict"], document["error"], document["hint"]) == ("updated", None, "")
+    assert document["best"] == document["updated"]["best"]
+    assert document["updated"]["before"]["batch_size"] == 100
+    assert document["memory"]["peak_bytes"] == 1_000
+    assert (told_of(result).ending, told_of(result).problem) == ("", "")
+
+
+def test_an_update_for_which_nothing_fits_says_so_and_does_not_ask_for_another() -> None:
+    result, written = updated(Scripted({}, per_sample=2_000))
+    assert (result.exit_code, written) == (4, [])
+    assert "nothing fits any more" in words(result).sentence
+    assert "--update" not in words(result).hint
+    assert "not even batch 1" in check_document(result)["error"]["message"]
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_a_crash_before_or_during_an_update_is_a_broken_model_and_nothing_is_written(first: int) -> None:
+    result, written = updated(Scripted({1: OOM, 2: OOM} | {first: CRASH}))
+    assert (result.exit_code, written) == (6, [])
+    assert ("the new search failed" in words(result).sentence) == (first == 3)
+    assert "--update" not in words(result).hint
+    assert check_document(result)["error"]["message"] == "ValueError: no"
+
+
+def test_an_interrupted_update_is_an_interruption_and_writes_nothing() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        updated(Scripted({1: OOM, 2: OOM, 4: KeyboardInterrupt}))
+
+
+def test_an_update_takes_buckets_that_failed_for_what_they_are() -> None:
+    result, (found,) = updated(Scripted({2: OOM, 3: OOM}), BUCKETED)
+    assert result.verdict is CheckVerdict.UPDATED
+    assert found.best is not None
+    assert found.best.candidate.batch_size == 180
+    kinds = {record.outcome.kind for record in found.records if record.trial.candidate.batch_size == 100}
+    assert kinds == {Kind.FITS}
+
+
+def changed(tuned: TunedConfig, environment: dict[str, str], values: dict[str, Any] | None = None) -> dict[str, Change]:
+    here = Place(
+        resolved=Resolved(device=Device(kind="cpu", name="a CPU"), budget=Budget(limit_bytes=BEYOND_ANY_MACHINE))
+    )
+    result = begun(budget=here.resolved.budget)
+    found = changes_since(tuned, Document(values=values or {}, origin="m"), result, here, environment)
+    return {change.what: change for change in found}
+
+
+def test_other_settings_than_those_it_was_tuned_with_are_among_the_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    then = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+    tuned = tuned_on(environment=then, evidence=versions())
+    assert changed(tuned, then) == {}
+    needed = changed(tuned, {**then, "ONEDNN_MAX_CPU_ISA": "AVX2"})
+    assert str(needed["ONEDNN_MAX_CPU_ISA"]) == "ONEDNN_MAX_CPU_ISA: not set then, AVX2 now"
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "1")
+    assert "1, though the check ran with 0" in changed(tuned, then)["TF_ENABLE_ONEDNN_OPTS"].now
+
+
+def test_a_tuned_config_whose_own_entries_were_edited_is_said_to_be() -> None:
+    tuned = tuned_on(evidence={"spec_sha256": digest_of({"name": "a"})})
+    assert changed(tuned, {}, {"name": "a", "tuned": {}}) == {}
+    assert set(changed(tuned, {}, {"name": "b", "tuned": {}})) == {"the spec in this file"}
+
+
+@pytest.mark.parametrize("given", ["5%", "0.05", 0.05])
+def test_a_tolerance_is_a_share_or_per_cent(given: Any) -> None:
+    assert CheckOptions(tolerance=given).growth_allowed == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"tolerance": -1}, {"tolerance": 5}, {"tolerance": "nan"}, {"tolerance": "5 apples"}, {"against": "T4", "update": True},
+        {"against": "T4", "device": "cpu"}, {"against": "T4", "memory_limit": 5},
+    ],
+)  # fmt: skip
+def test_options_that_make_no_sense_are_refused_wherever_they_come_from(overrides: dict[str, Any]) -> None:
+    with pytest.raises(UsageProblem):
+        CheckOptions(**overrides)
+
+
+def test_an_update_of_a_plain_spec_is_refused_with_what_to_do_instead(tmp_path: Path) -> None:
+    spec = tmp_path / "model.yaml"
+    spec.write_text(yaml.safe_dump(small_spec(search__batch_size=4)))
+    with pytest.raises(UsageProblem) as raised:
+        read_subject(spec, CheckOptions(update=True))
+    assert "oomtune probe" in raised.value.hint
+    assert read_subject(spec, CheckOptions()).tuned is None
+
+
+@pytest.mark.parametrize(("peak", "said"), [(None, "no peak_bytes, so growth is not checked"), (900, "900 B")])
+def test_evidence_that_does_not_say_what_was_used_is_said_to_turn_growth_off(
+    tmp_path: Path, peak: int | None, said: str
+) -> None:
+    path = write_pair(tmp_path)
+    values = yaml.safe_load(path.read_text())
+    values["tuned"]["evidence"] |= {} if peak is None else {"peak_bytes": peak}
+    path.write_text(yaml.safe_dump(values))
+    subject = read_subject(path, CheckOptions())
+    here = Place(resolved=Resolved(device=CPU, budget=Budget(limit_bytes=1_000)))
+    result = before_the_run(subject, subject.loaded, here, CheckOptions())
+    assert said in dict(rows(result))["when it was tuned"]

@@ -1,0 +1,190 @@
+"""A tuned config and the spec that it was found for, after people have edited one or the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oomtune.commands.check import CheckOptions
+from oomtune.commands.check.command import before_the_run
+from oomtune.commands.check.origin import Edits, as_edited, edited_here, edits_since
+from oomtune.commands.check.place import Place
+from oomtune.commands.check.subject import check_buckets, read_subject
+from oomtune.devices import Resolved
+from oomtune.domain import Budget, CheckResult, CheckVerdict
+from oomtune.errors import UsageProblem
+from oomtune.report.check_words import what_was_edited, words
+from oomtune.spec import digest_of, load_spec
+from oomtune.storage.tuned import origin_from, write_tuned
+from tests.support.specs import CPU, small_spec
+
+
+def write_pair(folder: Path, source: str = "net.yml") -> Path:
+    """A spec, and a tuned config with another name that a probe with flags wrote for it."""
+    (folder / source).write_text(yaml.safe_dump(small_spec(device__memory_limit="24MiB")))
+    settings = ["search.resolution=0.1", "model.layers.1.Dense.units=64"]
+    loaded = load_spec(folder / source, settings=settings, flags={"device.like": ("--like", "T4")})
+    evidence = {
+        "confirmed": True,
+        "device": {"kind": "cpu", "name": "x", "memory_limit_bytes": 1024**3},
+        **origin_from(folder / "out.yaml", loaded.source, loaded.overridden),
+        "spec_sha256": loaded.sha256,
+    }
+    tuned = {
+        "format": 1, "batch_size": 8, "precision": "float32", "remat": "none", "gradient_accumulation_steps": 1,
+        "effective_batch_size": 8, "evidence": evidence,
+    }  # fmt: skip
+    write_tuned(folder / "out.yaml", {**loaded.values, "tuned": tuned})
+    return folder / "out.yaml"
+
+
+def edits(path: Path, *settings: str) -> Edits:
+    return edits_since(read_subject(path, CheckOptions(settings=settings)))
+
+
+def edit(path: Path, **entries: Any) -> None:
+    """Set entries of the section `training` in a file."""
+    values = yaml.safe_load(path.read_text())
+    values["training"] |= entries
+    path.write_text(yaml.safe_dump(values))
+
+
+def begun(path: Path, **options: Any) -> CheckResult:
+    wanted = CheckOptions(**options)
+    subject = as_edited(read_subject(path, wanted), wanted)
+    here = Place(resolved=Resolved(device=CPU, budget=Budget(limit_bytes=1_000)))
+    return before_the_run(subject, subject.loaded, here, wanted)
+
+
+def test_what_flags_had_set_is_no_change_of_the_spec_and_what_was_edited_is(tmp_path: Path) -> None:
+    path = write_pair(tmp_path)
+    assert edits(path) == Edits()
+    assert edits(path, "trial.steps=9") == Edits()
+    now = small_spec(training__optimizer="adam", device__memory_limit="48MiB", search__resolution=0.3)
+    (tmp_path / "net.yml").write_text(yaml.safe_dump(now))
+    found = edits(path, "trial.steps=9")
+    assert found.lines[:2] == ("--- out.yaml", "+++ net.yml")
+    assert found.lines[3:] == ("-  optimizer: sgd", "+  optimizer: adam")
+    assert (found.spec_edited, found.file_edited, found.notices) == (True, False, ())
+
+
+def test_an_edited_tuned_config_is_said_to_be_edited_and_its_lines_are_the_new_ones(tmp_path: Path) -> None:
+    path = write_pair(tmp_path)
+    edit(path, optimizer="adam")
+    found = edits(path)
+    assert found.lines[:2] == ("--- net.yml", "+++ out.yaml")
+    assert found.lines[3:] == ("-  optimizer: sgd", "+  optimizer: adam")
+    assert (found.file_edited, found.spec_edited) == (True, False)
+    result = begun(path)
+    assert what_was_edited(result) == "This file has been edited since it was tuned:"
+    assert "before it was edited" not in words(result).sentence
+    edit(tmp_path / "net.yml", loss="huber")
+    assert (edits(path).file_edited, edits(path).spec_edited) == (True, True)
+    assert "and so has the spec" in what_was_edited(begun(path))
+
+
+@pytest.mark.parametrize("verdict", ["fits", "does_not_fit", "broken"])
+def test_a_verdict_on_what_the_spec_was_before_its_edit_says_so_and_how_to_take_it_over(
+    verdict: str, tmp_path: Path
+) -> None:
+    path = write_pair(tmp_path)
+    edit(tmp_path / "net.yml", optimizer="adam")
+    result = dataclasses.replace(begun(path), verdict=CheckVerdict(verdict))
+    assert words(result).sentence.endswith(", with its spec as it was before it was edited")
+    assert verdict == "broken" or "--update" in words(result).hint
+    assert what_was_edited(result) == "The spec that it was tuned from has been edited since:"
+
+
+def test_an_update_takes_over_the_edited_spec_with_the_flags_of_its_probe_and_those_of_now(tmp_path: Path) -> None:
+    path = write_pair(tmp_path)
+    edit(tmp_path / "net.yml", optimizer="adam")
+    options = CheckOptions(update=True, settings=("search.resolution=0.2",))
+    subject = as_edited(read_subject(path, options), options)
+    spec = subject.loaded.spec
+    assert subject.taken_over == tmp_path / "net.yml"
+    assert (spec.training.optimizer, spec.device.like, spec.space.resolution) == ("adam", "T4", 0.2)
+    assert subject.loaded.values["model"]["layers"][1]["Dense"]["units"] == 64
+    assert {"device.like", "model.layers.1.Dense.units", "search.resolution"} <= set(subject.loaded.overridden)
+    result = begun(path, update=True)
+    assert result.took_over
+    assert "with the spec as it is now" in words(dataclasses.replace(result, verdict=CheckVerdict.UPDATED)).sentence
+    assert as_edited(read_subject(path, CheckOptions()), CheckOptions()).taken_over is None
+
+
+def test_an_update_of_a_tuned_config_that_was_edited_itself_searches_what_is_in_it(tmp_path: Path) -> None:
+    path = write_pair(tmp_path)
+    edit(path, optimizer="adam")
+    edit(tmp_path / "net.yml", loss="huber")
+    options = CheckOptions(update=True)
+    assert as_edited(read_subject(path, options), options).taken_over is None
+
+
+def test_what_an_update_kept_of_a_tuned_config_is_no_edit_of_its_spec(tmp_path: Path) -> None:
+    path = write_pair(tmp_path)
+    edit(path, optimizer="adam", metrics=["mae"])
+    values = yaml.safe_load(path.read_text())
+    values["model"]["layers"][2]["Dense"]["units"] = 96
+    path.write_text(yaml.safe_dump(values))
+    kept = edited_here(read_subject(path, CheckOptions(update=True)))
+    assert sorted(kept) == ["model.layers.2.Dense.units", "training.metrics", "training.optimizer"]
+    evidence = values["tuned"]["evidence"]
+    evidence |= {
+        "overridden": [*evidence["overridden"], *kept],
+        "spec_sha256": digest_of({key: value for key, value in values.items() if key != "tuned"}),
+    }
+    path.write_text(yaml.safe_dump(values))
+    assert edits(path) == Edits()
+    edit(tmp_path / "net.yml", loss="huber")
+    options = CheckOptions(update=True)
+    searched = as_edited(read_subject(path, options), options)
+    assert searched.taken_over == tmp_path / "net.yml"
+    assert searched.loaded.values["training"] == {"loss": "huber", "metrics": ["mae"], "optimizer": "adam"}
+    assert edited_here(read_subject(path, options)) == []
+
+
+def test_a_long_diff_says_how_much_of_it_is_not_shown(tmp_path: Path) -> None:
+    path = write_pair(tmp_path)
+    (tmp_path / "net.yml").write_text(yaml.safe_dump(small_spec(model={"args": dict.fromkeys(map(str, range(60)), 1)})))
+    lines = edits(path).lines
+    assert len(lines) == 41
+    assert lines[-1].startswith("... and ")
+
+
+@pytest.mark.parametrize("text", ["model: [\n", "", "\x00"])
+def test_a_spec_that_is_none_any_more_is_said_and_the_tuned_config_is_still_checked(tmp_path: Path, text: str) -> None:
+    path = write_pair(tmp_path)
+    (tmp_path / "net.yml").write_text(text)
+    (said,) = edits(path).notices
+    assert edits(path).lines == ()
+    assert "net.yml" in said
+    (tmp_path / "net.yml").unlink()
+    assert edits(path) == Edits()
+
+
+def test_buckets_that_a_hand_put_where_there_are_no_lengths_are_an_error_with_its_line(tmp_path: Path) -> None:
+    path = write_pair(tmp_path)
+    values = yaml.safe_load(path.read_text())
+    values["tuned"] |= {"bucket_boundaries": [8, 16], "bucket_batch_sizes": [4, 2]}
+    path.write_text(yaml.safe_dump(values))
+    subject = read_subject(path, CheckOptions())
+    with pytest.raises(UsageProblem, match=rf"{path}:\d+: tuned.bucket_boundaries: ") as raised:
+        check_buckets(subject, subject.loaded)
+    assert "remove bucket_boundaries" in raised.value.hint
+
+
+def test_an_answer_that_was_never_confirmed_is_held_against_nothing_and_said_to_be_so(tmp_path: Path) -> None:
+    path = write_pair(tmp_path)
+    values = yaml.safe_load(path.read_text())
+    values["tuned"]["evidence"] |= {"confirmed": False, "peak_bytes": 900}
+    path.write_text(yaml.safe_dump(values))
+    result = begun(path)
+    assert (result.confirmed, result.expected_peak_bytes) == (False, None)
+    assert "it was not confirmed" in result.not_compared
+    assert "never been confirmed" in words(result).sentence
+    failed = words(dataclasses.replace(result, verdict=CheckVerdict.DOES_NOT_FIT))
+    assert "no longer" not in failed.sentence
+    assert "never confirmed" in failed.sentence

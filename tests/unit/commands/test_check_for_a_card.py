@@ -1,0 +1,83 @@
+"""A check in place of a card: also of one with more memory than this machine has to give."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+from oomtune.commands.check.place import Place, place_for
+from oomtune.commands.check.running import run_trials
+from oomtune.commands.check.subject import trials_of
+from oomtune.devices.host_memory import HostMemory
+from oomtune.domain import Budget, Candidate, CheckResult, CheckVerdict, DeviceRequest
+from oomtune.domain.observer import SilentObserver
+from oomtune.errors import BudgetTooLarge
+from oomtune.report.check import check_document, rows
+from oomtune.report.check_words import certainty, words
+from oomtune.trials.fake import FakeDevice
+from tests.unit.commands.test_check import CRASH, Scripted, begun, tuned_on
+
+GIB = 1024**3
+
+
+@pytest.fixture(autouse=True)
+def _small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = HostMemory(total_bytes=8 * GIB, free_bytes=5 * GIB, bound_by="the machine's memory")
+    monkeypatch.setattr(importlib.import_module("oomtune.devices.resolve"), "host_memory", lambda: memory)
+
+
+def against(card: str, **flags: Any) -> Place:
+    asked = DeviceRequest(kind="cpu", like=card)
+    return place_for(asked, tuned_on(), (), None, insisted=False, elsewhere_is_well=True, **flags)
+
+
+def test_a_card_larger_than_the_machine_is_stood_in_for_with_what_there_is() -> None:
+    place = against("T4")
+    assert place.resolved.budget.limit_bytes == 4 * GIB
+    assert place.resolved.device.stands_in_for == "Tesla T4"
+    assert place.card_limit_bytes is not None
+    assert place.card_limit_bytes > 13 * GIB
+    assert "this machine 4.0 GiB to give" in place.resolved.notices[0]
+    plain = place_for(DeviceRequest(kind="cpu", like="T4"), None, (), None, insisted=False, elsewhere_is_well=True)
+    assert plain.card_limit_bytes == place.card_limit_bytes
+
+
+def test_a_limit_that_is_no_cards_and_an_update_need_all_the_memory_that_they_name() -> None:
+    with pytest.raises(BudgetTooLarge):
+        against("T4", less_is_well=False)
+    asked = DeviceRequest(kind="cpu", memory_limit_bytes=6 * GIB)
+    with pytest.raises(BudgetTooLarge):
+        place_for(asked, tuned_on(), (), None, insisted=False, elsewhere_is_well=True)
+
+
+def checked(device: FakeDevice, batch: int) -> CheckResult:
+    place = against("T4")
+    result = begun(
+        candidate=Candidate(batch_size=batch),
+        device=place.resolved.device,
+        budget=Budget(limit_bytes=1_000, headroom=0.0),
+        card_limit_bytes=10_000,
+    )
+    return run_trials(result, trials_of(result.candidate, None), device, SilentObserver())[0]
+
+
+def test_what_fits_into_less_fits_the_card_and_the_words_say_at_which_limit_it_ran() -> None:
+    result = checked(Scripted({}), batch=170)
+    assert (result.verdict, result.exit_code) == (CheckVerdict.FITS, 0)
+    # 950 of the machine's 1,000 bytes would be "not sure"; of the card's 10,000 they are little.
+    assert certainty(result).startswith("sure: ")
+    assert (
+        "ran with the 1000 B that this machine has to give, where a Tesla T4 has 9.8 KiB"
+        in dict(rows(result))["how sure"]
+    )
+
+
+def test_what_does_not_fit_into_less_is_undecided_and_what_is_broken_is_broken() -> None:
+    result = checked(Scripted({}), batch=1_000)
+    assert (result.verdict, result.exit_code) == (CheckVerdict.UNDECIDED, 5)
+    assert "says nothing of that card" in words(result).sentence
+    assert certainty(result).startswith("not known: ")
+    assert check_document(result)["verdict"] == "undecided"
+    assert checked(Scripted({1: CRASH}), batch=8).exit_code == 6

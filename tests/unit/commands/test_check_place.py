@@ -1,0 +1,54 @@
+"""Where a check runs: on the device that the evidence is of, or on another that was allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oomtune.commands.check.place import Place, place_for
+from oomtune.devices.tensorflow_view import Gpu
+from oomtune.domain import (
+    DeviceRequest,
+)
+from oomtune.errors import BudgetTooLarge, NoSuchDevice
+from oomtune.storage.tuned import TunedConfig
+from tests.unit.commands.test_check import BEYOND_ANY_MACHINE, tuned_on
+
+T4 = Gpu(name="Tesla T4", memory_limit_bytes=14 * 1024**3)
+A10 = Gpu(name="NVIDIA A10", memory_limit_bytes=20 * 1024**3)
+
+
+def place(kind: Any, tuned: TunedConfig, *gpus: Gpu, allowed: bool = False, insisted: bool = False) -> Place:
+    return place_for(DeviceRequest(kind=kind), tuned, gpus, None, insisted=insisted, elsewhere_is_well=allowed)
+
+
+@pytest.mark.parametrize("kind", ["gpu", "auto"])
+def test_without_the_card_it_was_tuned_on_the_device_is_wrong_whatever_its_limit_was(kind: str) -> None:
+    tuned = tuned_on("gpu", "Tesla T4")
+    refused = place(kind, tuned)
+    assert refused.refused
+    assert refused.other is not None
+    assert refused.other.before == "GPU Tesla T4"
+    well = place(kind, tuned, allowed=True)
+    assert not well.refused
+    assert well.resolved.device.kind == "cpu"
+    assert well.resolved.budget.limit_bytes < BEYOND_ANY_MACHINE
+    assert well.other == refused.other
+
+
+def test_another_card_is_another_device_and_the_same_has_the_limit_of_the_evidence() -> None:
+    tuned = tuned_on("gpu", "Tesla T4", memory_limit_bytes=8 * 1024**3)
+    assert place("gpu", tuned, A10).refused
+    assert place("gpu", tuned, A10, allowed=True).resolved.budget.limit_bytes == A10.memory_limit_bytes
+    same = place("auto", tuned, T4)
+    assert (same.refused, same.other, same.resolved.budget.limit_bytes) == (False, None, 8 * 1024**3)
+    with pytest.raises(BudgetTooLarge):
+        place("cpu", tuned_on())
+
+
+def test_a_card_that_is_insisted_on_has_to_be_there() -> None:
+    with pytest.raises(NoSuchDevice):
+        place("gpu", tuned_on("gpu", "Tesla T4"), allowed=True, insisted=True)
+    with pytest.raises(NoSuchDevice):
+        place("gpu", tuned_on("cpu"), allowed=True)

@@ -1,0 +1,304 @@
+"""An explanation with a fake device: which candidate, which remedies, what is said of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from oomtune.commands.explain import ExplainOptions
+from oomtune.commands.explain.choosing import Asked
+from oomtune.commands.explain.command import explain
+from oomtune.commands.explain.fitting import careful_line, fitted_line
+from oomtune.commands.explain.growth import growth_of
+from oomtune.commands.explain.remedies import variations
+from oomtune.domain import (
+    Anatomy,
+    Budget,
+    Candidate,
+    Certainty,
+    Cost,
+    Explanation,
+    Held,
+    Kind,
+    LayerMemory,
+    Outcome,
+    Part,
+    Phase,
+    Point,
+    ProbeSpec,
+    Trial,
+    TrialError,
+)
+from oomtune.errors import NothingFits, TrialCrashed, UsageProblem
+from oomtune.report.explanation import growth_sentences, lines_of, part_rows, remedy_rows
+from oomtune.report.explanation_document import explanation_document
+from oomtune.report.explanation_terminal import print_explanation
+from oomtune.spec import load_spec
+from oomtune.trials.fake import FakeDevice
+from tests.support.specs import CPU, small_probe_spec, small_spec
+
+MIB = 1024**2
+BUDGET = Budget(limit_bytes=100 * MIB, headroom=0.0)
+SEQUENCES: dict[str, Any] = {
+    "model__layers": [{"Input": {"shape": ["sequence_length", 4]}}, {"LSTM": {"units": 4}}, {"Dense": {"units": 1}}],
+    "dataset__synthetic": {"inputs": {"shape": ["sequence_length", 4]}, "targets": {"shape": [1]}},
+    "search__sequence_length": [32, 64, 128],
+    "training__optimizer": "adam",
+}
+ANATOMY = Anatomy(
+    peak_bytes=50 * MIB,
+    parts=(
+        Part(held=Held.WEIGHTS, size_bytes=5 * MIB, measured=False),
+        Part(held=Held.ACTIVATIONS, size_bytes=45 * MIB, measured=True),
+    ),
+    layers=(LayerMemory(name="[bold]lstm", class_name="LSTM", weights_bytes=MIB, activations_bytes=45 * MIB),),
+    layers_measured=True,
+    phase=Phase.BACKWARD,
+    layer_classes=("Dense", "LSTM"),
+)
+Law = Callable[[ProbeSpec, Candidate], int]
+
+
+def law(spec: ProbeSpec, candidate: Candidate) -> int:
+    """10 MiB fixed, of which the optimizer holds 6, and 1 MiB for each sample of 128 tokens; remat halves that."""
+    fixed = 10 if spec.training.optimizer == "adam" else 4
+    share = (candidate.sequence_length or 128) / 128 * (0.5 if candidate.remat == "full" else 1.0)
+    return int((fixed + candidate.batch_size * share) * MIB)
+
+
+class FakeBench:
+    """Answers as `law` says; under XLA nothing runs."""
+
+    def __init__(self, law: Law = law) -> None:
+        self.law = law
+        self.ran: list[tuple[str, Trial]] = []
+
+    @property
+    def trials(self) -> int:
+        return len(self.ran)
+
+    def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
+        self.ran.append((what, trial))
+        device = FakeDevice(
+            limit_bytes=budget.limit_bytes, headroom=budget.headroom, law=lambda candidate: self.law(spec, candidate)
+        )
+        outcome = dataclasses.replace(device.run(trial), jit_compile=False, duration_s=1.0)
+        if spec.training.jit_compile:
+            error = TrialError(code="raised", message="XLA can't do that\nand more")
+            outcome = dataclasses.replace(outcome, kind=Kind.CRASH, points=(), error=error)
+        return dataclasses.replace(outcome, anatomy=ANATOMY if trial.dissected else None)
+
+
+def explained(asked: Asked | None = None, bench: FakeBench | None = None, **overrides: Any) -> Explanation:
+    spec = small_probe_spec(**SEQUENCES | overrides)
+    return explain(spec, CPU, BUDGET, asked or Asked(), bench or FakeBench())
+
+
+def test_a_spec_is_explained_where_it_takes_half_of_the_budget_in_two_dozen_trials_or_so() -> None:
+    bench = FakeBench()
+    explanation = explained(bench=bench)
+    assert explanation.candidate.sequence_length == 128
+    assert 0.4 < explanation.before.peak_bytes / BUDGET.budget_bytes <= 0.5
+    assert explanation.trials == len(bench.ran) <= 25
+    assert [trial.dissected for _, trial in bench.ran].count(True) == 1
+
+
+def test_a_model_whose_smallest_batch_takes_most_of_the_budget_is_explained_above_that() -> None:
+    explanation = explained(bench=FakeBench(lambda _, candidate: (60 + candidate.batch_size) * MIB))
+    assert 1 < explanation.candidate.batch_size < 40
+    assert "half way" in explanation.chosen
+
+
+def test_what_was_asked_for_is_explained() -> None:
+    explanation = explained(Asked(batch_size=7, sequence_length=48))
+    assert (explanation.candidate.batch_size, explanation.candidate.sequence_length) == (7, 48)
+
+
+def test_when_nothing_fits_that_is_said_with_something_to_try() -> None:
+    with pytest.raises(NothingFits, match="batch 1, sequence 32") as error:
+        explained(bench=FakeBench(lambda _, candidate: 200 * MIB))
+    assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "advised", "not_advised"),
+    [
+        (Asked(batch_size=4000), "--batch-size 2000", "search.batch_size"),
+        (Asked(batch_size=200, sequence_length=512), "--sequence-length 256", "search.sequence_length"),
+    ],
+)
+def test_no_entry_of_the_spec_is_advised_against_a_flag(asked: Asked, advised: str, not_advised: str) -> None:
+    with pytest.raises(NothingFits) as error:  # with what comes before these in use already
+        explained(asked, search__remat=["full"], search__precision=["mixed_bfloat16"])
+    assert advised in error.value.hint
+    assert not_advised not in error.value.hint
+
+
+def test_a_model_that_is_broken_is_no_matter_of_memory() -> None:
+    with pytest.raises(TrialCrashed, match="XLA can't do that"):
+        explained(training__jit_compile=True)
+
+
+def test_remedies_are_measured_at_the_same_candidate_and_the_one_that_allows_most_comes_first() -> None:
+    explanation = explained()
+    cost = {remedy.name: remedy.cost for remedy in explanation.remedies}
+    batch, before = explanation.candidate.batch_size, explanation.before.peak_bytes
+    assert before == (10 + batch) * MIB
+    assert cost["rematerialisation"] is not None
+    assert cost["rematerialisation"].peak_bytes == (10 + batch / 2) * MIB
+    assert 0.96 * 180 <= cost["rematerialisation"].largest_batch_size <= 180
+    assert 0.96 * 90 <= explanation.before.largest_batch_size <= 90
+    assert explanation.before.certainty is Certainty.RAN
+    allowed = [remedy.cost.largest_batch_size for remedy in explanation.remedies if remedy.cost]
+    assert allowed == sorted(allowed, reverse=True)
+    assert explanation.remedies[-1].name == "XLA on"
+    assert explanation.remedies[-1].problem == "XLA can't do that"
+
+
+def test_accumulation_trains_the_same_batch_in_two_steps() -> None:
+    explanation = explained()
+    remedy = next(one for one in explanation.remedies if one.name == "gradient accumulation")
+    batch = explanation.candidate.batch_size
+    assert remedy.entries == {
+        "training.effective_batch_size": batch,
+        "search.batch_size": {"max": math.ceil(batch / 2)},
+    }
+    assert remedy.cost is not None
+    assert remedy.cost.step_ms > 0.9 * explanation.before.step_ms
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "lighter"),
+    [
+        ("adam", {"adafactor for adam", "sgd for adam"}),
+        ("adafactor", {"sgd for adafactor"}),
+        ("sgd", set()),
+        (
+            {"class_name": "SGD", "config": {"momentum": 0.9}},
+            {"adafactor for sgd with momentum", "sgd without momentum"},
+        ),
+    ],
+)
+def test_only_lighter_optimizers_are_tried(optimizer: Any, lighter: set[str]) -> None:
+    spec = small_probe_spec(training__optimizer=optimizer)
+    found = variations(spec, Candidate(batch_size=8), None, False)
+    assert {one.name for one in found if "training.optimizer" in one.entries} == lighter
+
+
+def test_a_learning_rate_that_was_chosen_is_kept() -> None:
+    spec = small_probe_spec(training__optimizer={"class_name": "AdamW", "config": {"learning_rate": 1e-4}})
+    sgd = next(one for one in variations(spec, Candidate(batch_size=8), None, False) if one.name == "sgd for adamw")
+    assert sgd.entries["training.optimizer"] == {"class_name": "SGD", "config": {"learning_rate": 1e-4}}
+
+
+def test_what_a_spec_has_already_is_no_remedy() -> None:
+    spec = small_probe_spec()
+    half = Candidate(batch_size=8, precision="mixed_bfloat16", remat="full")
+    assert {one.name for one in variations(spec, half, None, True)} == {"gradient accumulation", "XLA off"}
+
+
+def test_code_that_trains_itself_is_offered_only_what_applies() -> None:
+    spec = small_probe_spec()
+    model = dataclasses.replace(spec.model, layers=(), train_step="steps:make")
+    found = variations(dataclasses.replace(spec, model=model), Candidate(batch_size=8), ANATOMY, None)
+    assert [list(one.entries) for one in found if not one.not_for] == [["search.precision"], ["search.precision"]]
+
+
+def test_every_line_is_an_entry_that_a_spec_takes() -> None:
+    for remedy in explained(training__optimizer={"class_name": "AdamW", "config": {"learning_rate": 0.001}}).remedies:
+        spec = small_spec(**SEQUENCES)
+        for line in lines_of(remedy) if remedy.entries else ():
+            ((section, entry),) = yaml.safe_load(line).items()
+            spec[section] |= entry
+        load_spec(spec)
+
+
+def test_growth_is_told_in_words() -> None:
+    explanation = explained()
+    formula, sequence = growth_sentences(explanation)
+    assert "About 10.0 MiB fixed, and 1.0 MiB for each sample of 128 tokens" in formula
+    assert "by 2.0: memory is linear" in sequence
+
+
+@pytest.mark.parametrize(("shorter_peak", "doubling"), [(60, 2.0), (35, 4.0), (50, 2.8), (75, 2.0)])
+def test_how_memory_grows_with_the_sequence_is_seen_at_the_same_batch(shorter_peak: int, doubling: float) -> None:
+    """10 are fixed; a batch of 10 takes 100 more at 64 tokens. Half of that at 32 is linear, a quarter a square."""
+    points = tuple(Point(batch_size=size, peak_bytes=10 + 10 * size, step_ms=1.0) for size in (1, 4, 10))
+    here, shorter = (Cost(peak_bytes=peak, step_ms=1.0, largest_batch_size=9) for peak in (110, shorter_peak))
+    at = Candidate(batch_size=10, sequence_length=64)
+    growth = growth_of(points, at, here, {32: shorter})
+    assert growth.doubling == pytest.approx(doubling)
+    assert growth.bytes_per_token is not None
+    assert growth.bytes_per_pair is not None
+    assert 10 * 64 * (growth.bytes_per_token + 64 * growth.bytes_per_pair) == pytest.approx(100)
+    assert growth_of(points, at, here, {}).doubling is None
+
+
+def test_lines_are_careful_of_noise_and_of_the_flat_part() -> None:
+    flat = {1: 100, 8: 104}
+    assert careful_line(flat) is None
+    assert fitted_line(flat) is None
+    noisy = {10: 20, 100: 110, 160: 150}
+    line = careful_line(noisy)
+    assert line is not None
+    assert line.edge(200) == pytest.approx(190), "by the steepest pair, which predicts the least"
+    bent = {1: 100, 2: 100, 64: 300, 128: 600}
+    fitted = fitted_line(bent)
+    assert fitted is not None
+    assert fitted.bytes_per_sample == pytest.approx(300 / 64)
+
+
+def test_the_screen_and_the_document_tell_the_same_and_take_names_as_they_are() -> None:
+    explanation = explained()
+    text = io.StringIO()
+    print_explanation(Console(file=text, width=120), explanation)
+    shown, document = text.getvalue(), json.loads(json.dumps(explanation_document(explanation)))
+    assert "[bold]lstm" in shown
+    assert "activations kept for the backward pass" in shown
+    assert "not here: XLA on: XLA can't do that" in shown
+    assert [row.name for row in remedy_rows(explanation)] == [entry["name"] for entry in document["remedies"]]
+    assert part_rows(explanation)[0].how == "measured"
+    assert {part["held"]: part["how"] for part in document["anatomy"]["parts"]} == {
+        "weights": "computed",
+        "activations": "measured",
+    }
+    assert document["before"]["largest_batch_size"]["certainty"] == "ran"
+
+
+def test_a_script_is_explained_without_an_anatomy_too() -> None:
+    explanation = dataclasses.replace(explained(), anatomy=None)
+    text = io.StringIO()
+    print_explanation(Console(file=text, width=120), explanation)
+    assert "what it is made of could not be seen" in text.getvalue()
+    assert explanation_document(explanation)["anatomy"] is None
+
+
+def test_a_tuned_config_is_explained_at_its_answer_and_with_its_optimizer(tmp_path: Path) -> None:
+    evidence = {"confirmed": True, "device": {"kind": "cpu", "memory_limit_bytes": MIB}, "oomtune": "0.1.0"}
+    answer: dict[str, Any] = {"batch_size": 12, "sequence_length": 64, "precision": "mixed_bfloat16", "remat": "full"}
+    steps = {"gradient_accumulation_steps": 1, "effective_batch_size": 12}
+    path = tmp_path / "m.tuned.yaml"
+    tuned = {"format": 1, **answer, **steps, "optimizer": "lion", "evidence": evidence}
+    path.write_text(yaml.safe_dump(small_spec(**SEQUENCES) | {"tuned": tuned}))
+    asked = ExplainOptions().asked(load_spec(path))
+    spec = asked.trained(load_spec(path).spec)
+    assert spec.training.optimizer == "lion"
+    explanation = explain(spec, CPU, BUDGET, asked, FakeBench())
+    assert explanation.candidate == Candidate(**answer)
+    assert "tuned" in explanation.chosen
+    other = ExplainOptions(settings=["search.precision=[float32]"])
+    assert other.asked(load_spec(path)).tuned is None, "another search is asked for"
+    for options in (ExplainOptions(batch_size=0), ExplainOptions(sequence_length=0)):
+        with pytest.raises(UsageProblem, match="expected 1 or more"):
+            options.asked(load_spec(path))
+    with pytest.raises(UsageProblem, match=r"no search\.sequence_length"):
+        ExplainOptions(sequence_length=8).asked(load_spec(small_spec()))
