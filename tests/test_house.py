@@ -98,8 +98,8 @@ PURE = (
     "oomtune.report.markdown",
     "oomtune.report.marks",
     "oomtune.report.model",
-    "oomtune.report.runs",
     "oomtune.report.table",
+    "oomtune.report.trial_entries",
     "oomtune.report.verdict",
 )
 IMPURE = {"time", "os", "subprocess", "socket", "threading", "tempfile", "pathlib", "datetime", "random", "shutil"}

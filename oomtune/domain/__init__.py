@@ -31,6 +31,7 @@ from oomtune.domain.data import (
 from oomtune.domain.explanation import Certainty, Cost, Explanation, Growth, TriedRemedy
 from oomtune.domain.finding import AllocatorState, Finding, FindingKind
 from oomtune.domain.result import Buckets, Fit, FrontierPoint, ProbeResult, Verdict, remat_slowdown
+from oomtune.domain.run import Provenance, Run, runs_of
 from oomtune.domain.search import Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Stage, is_half
 from oomtune.domain.spec import (
     LAYERS_INSIDE,
@@ -48,6 +49,7 @@ from oomtune.domain.spec import (
 )
 from oomtune.domain.trial import (
     FRAGMENTATION,
+    Aim,
     FailedSize,
     Inspection,
     InspectOrder,
@@ -66,6 +68,7 @@ __all__ = [
     "ENDLESS",
     "FRAGMENTATION",
     "LAYERS_INSIDE",
+    "Aim",
     "AllocatorState",
     "Anatomy",
     "Application",
@@ -112,9 +115,11 @@ __all__ = [
     "Point",
     "ProbeResult",
     "ProbeSpec",
+    "Provenance",
     "Purpose",
     "RaisedError",
     "Reply",
+    "Run",
     "Scan",
     "ScanOrder",
     "Script",
@@ -137,5 +142,6 @@ __all__ = [
     "WorkOrder",
     "is_half",
     "remat_slowdown",
+    "runs_of",
     "runs_users_code",
 ]

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from oomtune.domain.run import Run, runs_of
 from oomtune.domain.search import Budget, Candidate, Kind, Lane, Word
 from oomtune.domain.spec import Device, ProbeSpec
-from oomtune.domain.trial import TrialError, TrialRecord
+from oomtune.domain.trial import Aim, TrialError, TrialRecord
 
 
 class Verdict(Word):
@@ -101,9 +102,9 @@ def remat_slowdown(lane: Lane, records: Iterable[TrialRecord]) -> float | None:
     where none are near, or there is nothing to compare."""
     if lane.remat == "none":
         return None
-    kept = list(records)
-    # Trials for just this are alike. A size of a climb is timed in a process that is warm, others in one that is not.
-    timed = [record for record in kept if record.trial.for_time] or kept
+    runs = [run for run in runs_of(records) if run.fits and run.step_ms and not run.buckets]
+    # Prefer trials that were run for their time: a size in a climb is timed in a process that is already warm.
+    timed = [run for run in runs if run.aim is Aim.TIMING] or runs
     without, with_it = _sample_ms(timed, replace(lane, remat="none")), _sample_ms(timed, lane)
     if not without or not with_it:
         return None
@@ -113,16 +114,11 @@ def remat_slowdown(lane: Lane, records: Iterable[TrialRecord]) -> float | None:
     return with_it[nearest] / without[largest] if 0.5 <= nearest / largest <= 2 else None
 
 
-def _sample_ms(records: Iterable[TrialRecord], lane: Lane) -> dict[int, float]:
-    """What a sample took in a lane, for each batch that ran there; of several runs the quickest."""
-    found: dict[int, float] = {}
-    for record in records:
-        outcome, candidate = record.outcome, record.trial.candidate
-        if candidate.lane == lane and not record.trial.buckets:
-            ran = [(point.batch_size, point.step_ms) for point in outcome.points]
-            if outcome.kind is Kind.FITS and outcome.step_ms and not ran:
-                ran = [(candidate.batch_size, outcome.step_ms)]
-            ran += [(point.batch_size, point.step_ms) for point in outcome.further]
-            for batch, step_ms in ran:
-                found[batch] = min(step_ms / batch, found.get(batch, math.inf))
-    return found
+def _sample_ms(runs: Iterable[Run], lane: Lane) -> dict[int, float]:
+    """Return the shortest time a sample took in a lane, by batch size."""
+    quickest: dict[int, float] = {}
+    for run in runs:
+        if run.candidate.lane == lane and run.step_ms:
+            batch = run.candidate.batch_size
+            quickest[batch] = min(run.step_ms / batch, quickest.get(batch, math.inf))
+    return quickest

@@ -7,8 +7,17 @@ from dataclasses import dataclass, field
 from oomtune.domain.anatomy import Anatomy
 from oomtune.domain.data import DatasetSpec, Scan, TensorSpec
 from oomtune.domain.finding import AllocatorState, Finding
-from oomtune.domain.search import Budget, Candidate, Kind, Purpose, Stage
+from oomtune.domain.search import Budget, Candidate, Kind, Purpose, Stage, Word
 from oomtune.domain.spec import Device, ModelSpec, TrainingSpec, TrialSettings
+
+
+class Aim(Word):
+    """What a trial is run for. Only trials for the answer decide it."""
+
+    ANSWER = "answer"
+    BUCKETS = "buckets"
+    TIMING = "timing"
+    """What rematerialisation costs in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +46,12 @@ class Trial:
     @property
     def for_the_answer(self) -> bool:
         return not (self.for_buckets or self.for_time)
+
+    @property
+    def aim(self) -> Aim:
+        if self.for_buckets:
+            return Aim.BUCKETS
+        return Aim.TIMING if self.for_time else Aim.ANSWER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +123,11 @@ class FailedSize:
     batch_size: int
     kind: Kind
     peak_bytes: int | None = None
+
+    @property
+    def over_headroom(self) -> bool:
+        """Whether every step ran, with a peak above the budget."""
+        return self.peak_bytes is not None
 
 
 FRAGMENTATION = "fragmentation"

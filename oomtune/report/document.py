@@ -22,7 +22,7 @@ from oomtune.domain import (
 from oomtune.errors import INTERRUPTED, OomtuneError, SpecProblem
 from oomtune.report.findings import findings
 from oomtune.report.model import LengthRow, length_rows
-from oomtune.report.runs import TrialEntry, trial_entries
+from oomtune.report.trial_entries import TrialEntry, trial_entries
 
 FORMAT = 1
 

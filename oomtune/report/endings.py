@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from oomtune.domain import FailedSize, Outcome, TrialRecord
+from oomtune.domain import FailedSize, Outcome, Run, TrialRecord
 from oomtune.report.findings import is_fragmented
 
 
@@ -24,15 +24,8 @@ class Ending(Enum):
         self.words = words
 
 
-def ending_of(outcome: Outcome) -> Ending:
-    if outcome.over_headroom:
-        return Ending.OVER_HEADROOM
-    return Ending[outcome.kind.name]
-
-
-def ending_of_size(failed: FailedSize) -> Ending:
-    """How the size ended that came after those that fitted in the same process."""
-    return Ending.OVER_HEADROOM if failed.peak_bytes is not None else Ending[failed.kind.name]
+def ending_of(ended: Outcome | Run | FailedSize) -> Ending:
+    return Ending.OVER_HEADROOM if ended.over_headroom else Ending[ended.kind.name]
 
 
 def outcome_words(record: TrialRecord) -> str:
@@ -49,4 +42,4 @@ def further_words(record: TrialRecord) -> str:
     outcome = record.outcome
     fitted = f"{outcome.further[-1].batch_size} too" if outcome.further else ""
     failed = outcome.further_failed
-    return ", ".join(filter(None, (fitted, f"{failed.batch_size}: {ending_of_size(failed).words}" if failed else "")))
+    return ", ".join(filter(None, (fitted, f"{failed.batch_size}: {ending_of(failed).words}" if failed else "")))

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from oomtune.domain import Lane, ProbeResult, Stage
-from oomtune.report.endings import Ending
+from oomtune.domain import Aim, Lane, ProbeResult, Provenance, Run, Stage, runs_of
+from oomtune.report.endings import Ending, ending_of
 from oomtune.report.lanes import apart_from_length, edge_words, fitted_lines
 from oomtune.report.model import length_histogram
-from oomtune.report.runs import Run, runs
 from oomtune.report.verdict import capital
 from oomtune.units import format_bytes, format_count, format_ms
 
@@ -42,7 +41,7 @@ def memory_unit(result: ProbeResult) -> tuple[str, int]:
 
 def frontier(result: ProbeResult) -> Figure | None:
     """The largest batch by sequence length, a line for each precision; each run; and where the budget would be met."""
-    ran = [run for run in runs(result.records) if run.for_the_answer]
+    ran = [run for run in runs_of(result.records) if run.aim is Aim.ANSWER]
     if not ran:
         return None
     has_lengths = result.spec.space.sequence_lengths is not None
@@ -88,13 +87,13 @@ def trials(result: ProbeResult) -> Figure | None:
     if not result.records:
         return None
     last: dict[int, list[Run]] = {}
-    for run in runs(result.records):
-        if not run.further:
-            last.setdefault(run.trial, []).append(run)
+    for run in runs_of(result.records):
+        if run.provenance is not Provenance.AFTER_NEIGHBOUR:
+            last.setdefault(run.trial_number, []).append(run)
     bars = []
     for number, ran in last.items():
         known = [run for run in ran if run.peak_bytes is not None]
-        ending = ran[-1].ending
+        ending = ending_of(ran[-1])
         bars.append(
             {
                 "number": number,
@@ -187,7 +186,7 @@ def _timed(result: ProbeResult, height: Callable[[Run], float | None]) -> list[F
     for lane in _winner_first(result, by_lane):
         points = [
             _dot(run, result, run.candidate.batch_size, height(run)) | {"step_ms": run.step_ms}
-            for run in sorted(by_lane[lane], key=lambda run: (run.candidate.batch_size, run.trial))
+            for run in sorted(by_lane[lane], key=lambda run: (run.candidate.batch_size, run.trial_number))
         ]
         lanes.append({"name": str(lane), "shown": len(lanes) < _MOST_SHOWN, "runs": points})
     return lanes
@@ -215,8 +214,8 @@ def lengths(result: ProbeResult) -> Figure | None:
 
 def _by_lane(result: ProbeResult, wanted: Callable[[Run], bool]) -> dict[Lane, list[Run]]:
     found: dict[Lane, list[Run]] = {}
-    for run in runs(result.records):
-        if run.for_the_answer and wanted(run):
+    for run in runs_of(result.records):
+        if run.aim is Aim.ANSWER and wanted(run):
             found.setdefault(run.candidate.lane, []).append(run)
     return found
 
@@ -240,11 +239,15 @@ def _x(lane: Lane) -> int | str:
 
 
 def _dot(run: Run, result: ProbeResult, x: float | str, y: float | None) -> Figure:
-    return {"x": x, "y": y, "ending": run.ending.key, "text": _hover(run, result)}
+    return {"x": x, "y": y, "ending": ending_of(run).key, "text": _hover(run, result)}
 
 
 def _hover(run: Run, result: ProbeResult) -> list[str]:
-    lines = [f"trial {run.trial}, {run.purpose}", str(run.candidate), f"{run.ending.sign} {run.ending.words}"]
+    lines = [
+        f"trial {run.trial_number}, {run.purpose}",
+        str(run.candidate),
+        f"{ending_of(run).sign} {ending_of(run).words}",
+    ]
     if run.peak_bytes is not None:
         share = run.peak_bytes / result.budget.limit_bytes
         lines.append(f"peak {format_bytes(run.peak_bytes)}, {share:.0%} of the limit")

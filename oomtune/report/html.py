@@ -13,15 +13,15 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from oomtune import __version__
-from oomtune.domain import Explanation, ProbeResult
+from oomtune.domain import Explanation, ProbeResult, runs_of
 from oomtune.report import explanation as explained
-from oomtune.report.endings import Ending
+from oomtune.report.endings import Ending, ending_of
 from oomtune.report.figures import Figure, figures, memory_unit
 from oomtune.report.findings import finding_rows
 from oomtune.report.lanes import edge_words, lane_entries
 from oomtune.report.marks import GENERATOR
 from oomtune.report.model import answer_rows, length_rows, paste_lines
-from oomtune.report.runs import TrialEntry, runs, trial_entries
+from oomtune.report.trial_entries import TrialEntry, trial_entries
 from oomtune.report.verdict import verdict_words
 from oomtune.units import format_bytes, format_ms
 
@@ -98,7 +98,7 @@ def _shown(result: ProbeResult) -> dict[str, Any]:
         "rows": [row for row in answer_rows(result) if row not in hero],
         "lanes": lane_entries(result),
         "findings": finding_rows(result),
-        "endings": [ending for ending in Ending if any(run.ending is ending for run in runs(result.records))],
+        "endings": [ending for ending in Ending if any(ending_of(run) is ending for run in runs_of(result.records))],
         "table": _table(result),
         "lengths": length_rows(result),
         "environment": _environment_rows(result),

@@ -8,7 +8,7 @@ from oomtune.domain import Kind, ProbeResult, TrialError, Verdict
 from oomtune.report.escape import xml_text
 from oomtune.report.marks import COMMENT
 from oomtune.report.model import answer_rows
-from oomtune.report.runs import TrialEntry, trial_entries
+from oomtune.report.trial_entries import TrialEntry, trial_entries
 from oomtune.report.verdict import verdict_words
 from oomtune.units import format_bytes
 
@@ -50,7 +50,7 @@ def _verdict_case(result: ProbeResult, entries: list[TrialEntry]) -> ElementTree
 def _trial_case(entry: TrialEntry) -> ElementTree.Element:
     """A trial that did not fit has found out what it was run for: it passes."""
     run = entry.run
-    case = _case(f"trial {run.trial} {run.purpose}: batch {entry.batch}, {run.candidate.lane}", entry.duration_s)
+    case = _case(f"trial {run.trial_number} {run.purpose}: batch {entry.batch}, {run.candidate.lane}", entry.duration_s)
     details = [f"{entry.ending.sign} {entry.ended}"]
     if run.peak_bytes is not None:
         details.append(f"peak {run.peak_bytes} bytes, {format_bytes(run.peak_bytes)}")

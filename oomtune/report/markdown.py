@@ -8,7 +8,7 @@ from oomtune.report.findings import finding_rows
 from oomtune.report.lanes import edge_words, lane_entries
 from oomtune.report.marks import COMMENT
 from oomtune.report.model import answer_rows, length_rows
-from oomtune.report.runs import TrialEntry, trial_entries
+from oomtune.report.trial_entries import TrialEntry, trial_entries
 from oomtune.report.verdict import verdict_words
 from oomtune.units import format_bytes, format_count, format_ms
 
@@ -92,7 +92,7 @@ def _trial(entry: TrialEntry, result: ProbeResult) -> tuple[str, ...]:
     run = entry.run
     peak, step_ms, speed = run.peak_bytes, run.step_ms, run.samples_per_second
     return (
-        str(run.trial),
+        str(run.trial_number),
         str(run.purpose),
         entry.batch,
         markdown_text(str(run.candidate.lane)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 
-from oomtune.domain import ProbeResult
-from oomtune.report.runs import Run, runs
+from oomtune.domain import ProbeResult, Run, runs_of
+from oomtune.report.endings import ending_of
 
 COLUMNS = (
     "trial", "purpose", "batch_size", "sequence_length", "precision", "remat", "optimizer", "buckets", "outcome",
@@ -19,14 +19,14 @@ def csv_page(result: ProbeResult) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(_row(run, result) for run in runs(result.records))
+    writer.writerows(_row(run, result) for run in runs_of(result.records))
     return text.getvalue()
 
 
 def _row(run: Run, result: ProbeResult) -> list[object]:
     candidate = run.candidate
     return [
-        run.trial,
+        run.trial_number,
         run.purpose,
         candidate.batch_size,
         candidate.sequence_length,
@@ -35,7 +35,7 @@ def _row(run: Run, result: ProbeResult) -> list[object]:
         _harmless(candidate.optimizer or ""),
         " ".join(f"{length}:{size}" for length, size in run.buckets),
         run.kind,
-        run.ending.words,
+        ending_of(run).words,
         run.stage,
         run.peak_bytes,
         result.budget.budget_bytes,

@@ -14,8 +14,7 @@ from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, tensor_
 from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from oomtune.domain import Kind, ProbeResult
-from oomtune.report.runs import Run, runs
+from oomtune.domain import ProbeResult, Run, runs_of
 
 METRICS = ("peak_bytes", "step_ms", "samples_per_second")
 _TEXTS = ("precision", "remat", "optimizer", "purpose", "outcome")
@@ -28,10 +27,9 @@ def write_events(result: ProbeResult, logdir: Path) -> Path:
     ended = _seconds(result.probed_at)
     folder = logdir / f"{name}-{ended:.0f}"
     _write(folder, ended, [_hparams_value("experiment", experiment=_experiment(result, ended))])
-    for run in runs(result.records):
-        session = folder / f"trial-{run.trial:03d}-batch-{run.candidate.batch_size}"
-        fits = run.kind is Kind.FITS
-        status = api_pb2.STATUS_SUCCESS if fits else api_pb2.STATUS_FAILURE
+    for run in runs_of(result.records):
+        session = folder / f"trial-{run.trial_number:03d}-batch-{run.candidate.batch_size}"
+        status = api_pb2.STATUS_SUCCESS if run.fits else api_pb2.STATUS_FAILURE
         start = plugin_data_pb2.SessionStartInfo(start_time_secs=ended, group_name=f"{folder.name}/{session.name}")
         for key, value in hparams(run).items():
             if isinstance(value, str):
@@ -59,7 +57,7 @@ def hparams(run: Run) -> dict[str, str | float]:
         "optimizer": candidate.optimizer,
         "purpose": run.purpose.value,
         "outcome": run.kind.value,
-        "trial": run.trial,
+        "trial": run.trial_number,
     }
     return {key: value for key, value in found.items() if value is not None}
 

@@ -22,6 +22,7 @@ from oomtune.domain import (
     SearchSpace,
     Trial,
     TrialRecord,
+    runs_of,
 )
 from oomtune.search import frontier, next_trial
 
@@ -121,13 +122,11 @@ def _as_a_climb(measured: Measurement) -> TrialRecord:
 
 def _fitted(records: Sequence[TrialRecord]) -> set[int]:
     """The batches that ran in a process of their own, or as good as that."""
-    fitting = [record for record in records if record.outcome.kind is Kind.FITS]
-    own = {record.trial.candidate.batch_size for record in fitting}
-    return own | {
-        point.batch_size
-        for record in fitting
-        for point in record.outcome.further
-        if point.batch_size <= _NEAR * record.trial.candidate.batch_size
+    return {
+        run.candidate.batch_size
+        for record in records
+        for run in runs_of([record])
+        if run.fits and run.candidate.batch_size <= _NEAR * record.trial.candidate.batch_size
     }
 
 

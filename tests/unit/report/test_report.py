@@ -16,7 +16,7 @@ import pytest
 from tensorboard.compat.proto import event_pb2
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
 
-from oomtune.domain import Finding, ProbeResult, Verdict
+from oomtune.domain import Finding, ProbeResult, Verdict, runs_of
 from oomtune.report.document import probe_document
 from oomtune.report.endings import Ending
 from oomtune.report.figures import figures
@@ -25,9 +25,9 @@ from oomtune.report.junit import junit_page
 from oomtune.report.lanes import lane_entries
 from oomtune.report.markdown import markdown_page
 from oomtune.report.model import answer_rows, length_rows
-from oomtune.report.runs import runs, trial_entries
 from oomtune.report.table import csv_page
 from oomtune.report.tensorboard import write_events
+from oomtune.report.trial_entries import trial_entries
 from oomtune.report.verdict import verdict_words
 from oomtune.storage.tuned import tuned_values
 from oomtune.units import format_bytes
@@ -80,7 +80,7 @@ def test_a_number_is_the_same_in_every_form(which: str, request: pytest.FixtureR
     logs = write_events(result, tmp_path)
     drawn = payload(page)["figures"]
     cases = {case.attrib["name"].split()[1]: case for case in suite.iter("testcase") if "trial " in case.attrib["name"]}
-    assert len(lines) == len(runs(result.records))
+    assert len(lines) == len(runs_of(result.records))
     for trial in document["trials"]:
         of_it = [line for line in lines if line["trial"] == str(trial["number"])]
         further = [*trial.get("further", ()), *filter(None, [trial.get("further_failed")])]
@@ -202,7 +202,7 @@ def test_every_way_a_probe_can_end_can_be_shown(
     assert words.sign in markdown_page(result)
     suite = ElementTree.fromstring(junit_page(result))
     assert (suite.attrib["failures"], suite.attrib["errors"]) == (str(failures), str(errors))
-    assert csv_page(result).count("\n") == 1 + len(runs(result.records))
+    assert csv_page(result).count("\n") == 1 + len(runs_of(result.records))
     write_events(result, tmp_path)
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
 
-from oomtune.report.endings import Ending
-from oomtune.report.runs import runs
+from oomtune.domain import runs_of
 from oomtune.report.tensorboard import write_events
 from tests.support.finished import finished, probe_spec
 from tests.unit.report.test_report import events
@@ -22,9 +21,9 @@ def test_tensorboard_gets_a_session_for_every_size_with_what_was_tried_and_how_i
     folder = write_events(result, tmp_path)
     assert write_events(result, tmp_path) == folder  # the same probe once more adds nothing
     sessions = [path for path in folder.iterdir() if path.is_dir()]
-    assert len(sessions) == len({(run.trial, run.candidate.batch_size) for run in runs(result.records)})
-    for run in runs(result.records):
-        values = events(folder / f"trial-{run.trial:03d}-batch-{run.candidate.batch_size}")
+    assert len(sessions) == len({(run.trial_number, run.candidate.batch_size) for run in runs_of(result.records)})
+    for run in runs_of(result.records):
+        values = events(folder / f"trial-{run.trial_number:03d}-batch-{run.candidate.batch_size}")
         about = plugin_data_pb2.HParamsPluginData.FromString(
             values["_hparams_/session_start_info"].metadata.plugin_data.content
         ).session_start_info.hparams
@@ -34,7 +33,7 @@ def test_tensorboard_gets_a_session_for_every_size_with_what_was_tried_and_how_i
         assert about["batch_size"].number_value == run.candidate.batch_size
         assert about["precision"].string_value == run.candidate.precision
         assert about["outcome"].string_value == run.kind.value
-        assert (end.status == api_pb2.STATUS_SUCCESS) == (run.ending is Ending.FITS)
+        assert (end.status == api_pb2.STATUS_SUCCESS) == run.fits
 
 
 def test_probes_in_one_folder_of_tensorboard_have_the_columns_of_all(tmp_path: Path) -> None:
