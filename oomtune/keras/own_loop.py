@@ -1,4 +1,4 @@
-"""`oomtune.step()`, for a training script that has a loop of its own."""
+"""`oomtune.step()`, for training scripts with their own loop."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _listeners: list[Callable[[Any], None]] = []
 
 
 def step(loss: Any = None) -> None:
-    """Say that a training step has ended; call it once a step. Outside a probe it does nothing.
+    """Mark the end of a training step. Call it once per step; outside a probe it does nothing.
 
-    Given the step's loss, the probe also sees whether that is still a number.
+    Pass the step's loss to let the probe check that it stays finite.
     """
     for listener in _listeners:
         listener(loss)
 
 
 def listen(listener: Callable[[Any], None]) -> None:
-    """Have `listener` told of every step from now on."""
+    """Call `listener` at the end of every step from now on."""
     _listeners.append(listener)

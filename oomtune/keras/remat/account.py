@@ -1,48 +1,48 @@
-"""What rematerialisation is seen to do to a model: a plan is not yet a part that was computed again."""
+"""Record which parts of a model were really recomputed, and why others were not."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tensorflow.python.eager import record
+from oomtune.keras.private_tensorflow import record
 
-NOT_DENSE = "what it is given is sparse, ragged or no tensor"
-NOT_REPEATABLE = "it draws random numbers or keeps tensors or state where Keras does not know of them"
+NOT_DENSE = "its input is sparse, ragged or not a tensor"
+NOT_REPEATABLE = "it draws random numbers, or keeps tensors or state that Keras does not know of"
 
 
 @dataclass(slots=True)
 class Recomputed:
-    """Filled when the model is run for the sake of gradients."""
+    """What rematerialisation did to one model. It fills up when the model runs under a gradient tape."""
 
     how: str
     names: list[str] = field(default_factory=list)
-    """The parts that are computed again, each by the layers that it begins and ends with."""
-    left: dict[str, str] = field(default_factory=dict)
-    """What was to be computed again and is not, with the reason."""
-    looked: bool = False
-    """Is it known what there is to compute again? A model that is not built shows that when it first runs."""
-    planned: bool = False
-    """Was there anything?"""
+    """The recomputed parts, each named by its first and last layer."""
+    skipped_parts: dict[str, str] = field(default_factory=dict)
+    """The parts that should have been recomputed but were not, with the reason."""
+    is_examined: bool = False
+    """Whether the model was searched for parts. A model that is not built yet is searched on its first run."""
+    has_plan: bool = False
+    """Whether the search chose any part."""
 
     def ran(self, name: str) -> None:
         if record.could_possibly_record() and name not in self.names:
             self.names.append(name)
-            self.left.pop(name, None)
+            self.skipped_parts.pop(name, None)
 
     def skipped(self, name: str, reason: str) -> None:
         if record.could_possibly_record() and name not in self.names:
-            self.left[name] = reason
+            self.skipped_parts[name] = reason
 
-    def plan(self, found: bool) -> None:
-        self.looked = True
-        self.planned = self.planned or found
+    def plan(self, has_parts: bool) -> None:
+        self.is_examined = True
+        self.has_plan = self.has_plan or has_parts
 
     def missed(self) -> str:
-        """What is not computed again although it was asked for, in words; empty when all is."""
-        if self.left:
-            return "; ".join(f"{name} is not computed again: {reason}" for name, reason in self.left.items())
+        """Explain what was not recomputed although the spec wanted it; empty if nothing was missed."""
+        if self.skipped_parts:
+            return "; ".join(f"{name} is not recomputed: {reason}" for name, reason in self.skipped_parts.items())
         if self.names:
             return ""
-        if self.looked and not self.planned:
-            return "nothing here is worth computing again"
-        return "nothing is computed again: the training step runs layers of the model, and never the model itself"
+        if self.is_examined and not self.has_plan:
+            return "no part of this model is worth recomputing"
+        return "nothing is recomputed: the training step calls layers of the model, but never the model itself"

@@ -1,7 +1,7 @@
-"""Where to cut a chain of steps so that computing its parts again saves most. No TensorFlow here.
+"""Decide where to cut a chain of steps so that recomputing its parts saves the most memory. Pure, without TensorFlow.
 
-While the backward pass is in one part, memory holds what crosses the cuts up to there and all that is inside the part.
-Many cuts make the parts small, few cuts keep less between them; the best lies in between and depends on the sizes.
+While the backward pass is in one part, memory holds everything that crosses the cuts before it and everything inside
+the part. Many cuts make small parts; few cuts keep less between them. The best number depends on the sizes.
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# A part that keeps nearly as much at its end as inside is not worth computing twice.
-_LEAST_GAIN = 1.25
-# What is estimated to save less than this share is left alone: in a whole model, and in a part of one, which could
-# also be computed again as a whole.
-_LEAST_SAVED, _LEAST_SAVED_INSIDE = 0.1, 0.5
-_FINENESS = 1.25
-# Sizes are estimates: of cuttings that are about as good, the one with the fewest parts is the best.
-_NEARLY = 1.05
+# A part must hold this many times more inside than it hands on, or recomputing it is not worth the time.
+_MIN_GAIN = 1.25
+# Leave a model alone if the estimate saves less than this share. Inside a part the bar is higher, because the part
+# could also be recomputed as a whole.
+_MIN_SAVED, _MIN_SAVED_INSIDE = 0.1, 0.5
+# Each allowance for the size of a part is this many times the one before.
+_ALLOWANCE_RATIO = 1.25
+# Sizes are estimates. Among cuttings within this factor of the best, take the one with the fewest parts.
+_CLOSE = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One layer or operation, in the order in which they run."""
+    """One layer or operation, in execution order."""
 
     inside_bytes: int
-    """What it keeps for the backward pass, its results included."""
+    """What it keeps for the backward pass, including its results."""
     results: tuple[tuple[int, int], ...]
-    """Bytes of each of its results, and the place of the last step that uses it."""
+    """The bytes of each result, and the index of the last step that uses it."""
     repeatable: bool = True
 
 
@@ -37,7 +38,7 @@ class Part:
     start: int
     stop: int
     again: bool
-    """Is it computed again in the backward pass?"""
+    """Whether the backward pass recomputes this part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,30 +48,33 @@ class _Cutting:
 
 
 def parts(steps: Sequence[Step], *, ends_the_model: bool) -> list[Part]:
-    """The steps in parts; none of them is computed again where that would save nothing worth having.
+    """Divide the steps into parts, and mark the parts to recompute. Recompute nothing if that saves too little.
 
-    The last part of a model is never computed again: its backward pass begins where its forward pass ends.
+    The last part of a model is never recomputed: its backward pass starts right where its forward pass ends.
     """
-    whole = sum(step.inside_bytes for step in steps)
-    least_saved = _LEAST_SAVED if ends_the_model else _LEAST_SAVED_INSIDE
-    tried = [_measured(steps, _cut(steps, allowed), ends_the_model) for allowed in _allowances(steps, whole)]
-    least = min((cutting.peak_bytes for cutting in tried), default=0)
-    if least >= (1 - least_saved) * whole:
+    whole_bytes = sum(step.inside_bytes for step in steps)
+    min_saved = _MIN_SAVED if ends_the_model else _MIN_SAVED_INSIDE
+    cuttings = [_measure(steps, _cut(steps, allowed), ends_the_model) for allowed in _allowances(steps, whole_bytes)]
+    least_bytes = min((cutting.peak_bytes for cutting in cuttings), default=0)
+    if least_bytes >= (1 - min_saved) * whole_bytes:
         return [Part(start=0, stop=len(steps), again=False)]
-    good = [cutting for cutting in tried if cutting.peak_bytes <= _NEARLY * least]
-    return min(good, key=lambda cutting: len(cutting.parts)).parts
+    close = [cutting for cutting in cuttings if cutting.peak_bytes <= _CLOSE * least_bytes]
+    return min(close, key=lambda cutting: len(cutting.parts)).parts
 
 
-def _allowances(steps: Sequence[Step], whole: int) -> list[float]:
-    """How much one part may hold: from the largest step, which can't be cut, to half of all."""
-    most = max((step.inside_bytes for step in steps), default=0)
-    powers = math.log(whole / 2 / most, _FINENESS) if most and whole > 2 * most else 0
-    return [most * _FINENESS**power for power in range(math.ceil(powers) + 1)]
+def _allowances(steps: Sequence[Step], whole_bytes: int) -> list[float]:
+    """List how much one part may hold: from the largest single step, which can't be cut, to half of everything."""
+    largest = max((step.inside_bytes for step in steps), default=0)
+    powers = math.log(whole_bytes / 2 / largest, _ALLOWANCE_RATIO) if largest and whole_bytes > 2 * largest else 0
+    return [largest * _ALLOWANCE_RATIO**power for power in range(math.ceil(powers) + 1)]
 
 
 def _cut(steps: Sequence[Step], allowed: float) -> list[int]:
-    """Where parts end when none holds more than is allowed inside and as little as possible crosses from one to the
-    next. Exact: what crosses two cuts crosses those between, so each part counts what it makes and hands on."""
+    """Return the part boundaries that let the least cross between parts, with at most `allowed` bytes inside each.
+
+    The dynamic program is exact: a result that crosses two cuts crosses every cut between them, so each part counts
+    only what it makes and hands on.
+    """
     least, came_from = [0.0], [0]
     for stop in range(1, len(steps) + 1):
         inside = handed_on = 0
@@ -92,30 +96,31 @@ def _cut(steps: Sequence[Step], allowed: float) -> list[int]:
     return ends[::-1]
 
 
-def _measured(steps: Sequence[Step], ends: Sequence[int], ends_the_model: bool) -> _Cutting:
-    found: list[Part] = []
+def _measure(steps: Sequence[Step], ends: Sequence[int], ends_the_model: bool) -> _Cutting:
+    """Choose which parts to recompute, and estimate the peak that results."""
+    cutting: list[Part] = []
     kept = peak = 0
     kept_before = []
     for start, stop in itertools.pairwise(ends):
         kept_before.append(kept)
         inside = sum(step.inside_bytes for step in steps[start:stop])
         handed_on = sum(size for step in steps[start:stop] for size, last in step.results if last >= stop)
-        last_of_all = ends_the_model and stop == len(steps)
+        is_last = ends_the_model and stop == len(steps)
         repeatable = all(step.repeatable for step in steps[start:stop])
-        again = repeatable and not last_of_all and inside > _LEAST_GAIN * handed_on
+        again = repeatable and not is_last and inside > _MIN_GAIN * handed_on
         peak = max(peak, kept + inside)
         kept += handed_on if again else inside
-        found.append(Part(start=start, stop=stop, again=again))
+        cutting.append(Part(start=start, stop=stop, again=again))
     if ends_the_model:
-        found = _with_a_long_end(steps, found, kept_before, peak)
-    return _Cutting(parts=found, peak_bytes=peak)
+        cutting = _extend_last_part(steps, cutting, kept_before, peak)
+    return _Cutting(parts=cutting, peak_bytes=peak)
 
 
-def _with_a_long_end(
-    steps: Sequence[Step], found: list[Part], kept_before: Sequence[int], peak_bytes: int
+def _extend_last_part(
+    steps: Sequence[Step], cutting: list[Part], kept_before: Sequence[int], peak_bytes: int
 ) -> list[Part]:
-    """What is computed once at the end costs no memory as long as the peak is elsewhere, and saves time."""
-    for place, part in enumerate(found):
-        if kept_before[place] + sum(step.inside_bytes for step in steps[part.start :]) <= _NEARLY * peak_bytes:
-            return [*found[:place], Part(start=part.start, stop=len(steps), again=False)]
-    return found
+    """Run more of the model's end only once. It costs no memory as long as the peak is elsewhere, and saves time."""
+    for index, part in enumerate(cutting):
+        if kept_before[index] + sum(step.inside_bytes for step in steps[part.start :]) <= _CLOSE * peak_bytes:
+            return [*cutting[:index], Part(start=part.start, stop=len(steps), again=False)]
+    return cutting

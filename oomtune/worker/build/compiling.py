@@ -10,7 +10,7 @@ import keras
 
 from oomtune.domain import ByOutput, Candidate, ClassConfig, TrainingSpec, WorkOrder
 from oomtune.errors import TrialCrashed
-from oomtune.keras.accumulation import accumulating
+from oomtune.keras.compiling import accumulate_gradients
 from oomtune.worker.build.layers import first_words
 
 # Keras chooses what these stand for when it sees what a model makes; they are names of no function.
@@ -98,7 +98,7 @@ def _optimizer(training: TrainingSpec, candidate: Candidate) -> Any:
     for _, wanted in training.optimizer_choices:
         _named(key, keras.optimizers.get, wanted)  # a name that Keras does not know is said before one is needed
     optimizer = _named(key, keras.optimizers.get, training.optimizer_of(candidate))
-    return accumulating(optimizer, training.accumulation_steps(candidate.batch_size))
+    return accumulate_gradients(optimizer, training.accumulation_steps(candidate.batch_size))
 
 
 def _named(key: str, get: Callable[[Any], Any], wanted: str | ClassConfig) -> Any:

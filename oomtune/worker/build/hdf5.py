@@ -13,7 +13,7 @@ from typing import Any
 import h5py
 import keras
 
-from oomtune.keras.structures import each
+from oomtune.keras.compiling import deserialise
 
 TRAINING = "training_config"
 # The classes of a model that the format names without saying where they are from.
@@ -73,10 +73,10 @@ def compile_as_saved(model: keras.Model, training: dict[str, Any]) -> None:
     try:
         arguments = {
             "optimizer": keras.optimizers.get(training["optimizer_config"]),
-            "loss": each(keras.losses.get, training.get("loss")),
+            "loss": deserialise(keras.losses.get, training.get("loss")),
             "loss_weights": training.get("loss_weights"),
-            "metrics": each(keras.metrics.get, training.get("metrics")),
-            "weighted_metrics": each(keras.metrics.get, training.get("weighted_metrics")),
+            "metrics": deserialise(keras.metrics.get, training.get("metrics")),
+            "weighted_metrics": deserialise(keras.metrics.get, training.get("weighted_metrics")),
         }
     except (KeyError, TypeError, ValueError):
         return

@@ -6,12 +6,14 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
-
-import keras
+from typing import TYPE_CHECKING, Any
 
 from oomtune.errors import TrialCrashed
+from oomtune.keras.private_keras import saving_lib
 from oomtune.spec.saved_model import UNREADABLE
+
+if TYPE_CHECKING:
+    import keras
 
 _LOOKUPS = ("TextVectorization", "StringLookup", "IntegerLookup")
 _FOLDER, _FILE = "assets/", "/vocabulary.txt"
@@ -38,7 +40,7 @@ def learnt(objects: Iterable[dict[str, Any]], path: Path, key: str) -> bool:
 def load(model: keras.Model, path: Path, key: str) -> None:
     """Fill the model's tables from the file, as Keras does when it loads one; weights are not read."""
     with TemporaryDirectory() as folder:
-        library = keras.src.saving.saving_lib
+        library = saving_lib
         try:
             with zipfile.ZipFile(path) as archive:
                 archive.extractall(folder, _kept_in(path))  # never outside of the folder, whatever they are called

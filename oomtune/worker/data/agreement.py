@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from oomtune.domain import TensorSpec, WorkOrder
 from oomtune.errors import TrialCrashed
+from oomtune.keras.private_keras import compute_output_spec
 from oomtune.worker.build import outputs
 from oomtune.worker.build.outputs import compared, listed, plain
 from oomtune.worker.data.nesting import parts
@@ -55,7 +56,7 @@ def _made_of(order: WorkOrder, network: keras.Model, inputs: Any) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of how it is built: what is wrong is raised, too
-            return keras.src.backend.compute_output_spec(network, symbols, training=False)
+            return compute_output_spec(network, symbols, training=False)
     except (AttributeError, NotImplementedError, RuntimeError):
         return None  # if it is an error of the model's, training raises it, with the user's own traceback
     except tf.errors.OperatorNotAllowedInGraphError as error:

@@ -52,7 +52,7 @@ def in_buckets(order: WorkOrder) -> tuple[tf.data.Dataset, int]:
     rows = tf.data.Dataset.from_tensor_slices(kept.at(_MOST_ROWS, boundaries[-1])).repeat()
     samples = tf.data.Dataset.zip(rows, tf.data.Dataset.from_tensor_slices(lengths).repeat()).map(kept.cut)
     samples = _with_what_training_keeps(samples, order)
-    batches = bucketing.in_buckets(samples, boundaries, sizes)
+    batches = bucketing.bucket_by_length(samples, boundaries, sizes)
     buckets = np.searchsorted(boundaries, lengths)
     return batches, sum(math.ceil(np.count_nonzero(buckets == index) / size) for index, size in enumerate(sizes))
 

@@ -37,6 +37,6 @@ def _card(card: tf.config.PhysicalDevice, entry: Any) -> dict[str, object]:
 
 def _local_devices() -> list[Any]:
     """The cards again, with the memory that TensorFlow would take and where they are plugged in."""
-    from tensorflow.python.client import device_lib
+    from oomtune.keras.private_tensorflow import list_local_devices
 
-    return [entry for entry in device_lib.list_local_devices() if entry.device_type == "GPU"]
+    return [entry for entry in list_local_devices() if entry.device_type == "GPU"]

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from oomtune.domain import WorkOrder
 from oomtune.errors import NoSuchDevice
-from oomtune.keras.device import use_card
+from oomtune.keras.setup import use_card
 from oomtune.units import MIB
 
 DUMP_PREFIX = "dump"

@@ -26,7 +26,7 @@ def redirect_libraries(to_read: ToRead, to_write: ToWrite) -> None:
 
 
 def _redirect_files(to_read: ToRead, to_write: ToWrite) -> None:
-    from tensorflow.python.lib.io import file_io
+    from oomtune.keras.private_tensorflow import file_io
 
     def chosen(name: Any, mode: str) -> Any:
         return to_write(name, keep="w" not in mode) if any(letter in mode for letter in "wax+") else to_read(name)

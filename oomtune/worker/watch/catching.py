@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
-from tensorflow.python.ops import script_ops
-
+from oomtune.keras.private_tensorflow import script_ops
 from oomtune.worker.watch import user_frames as users
 from oomtune.worker.watch.holders import Growth
 

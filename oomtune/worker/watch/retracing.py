@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from oomtune.domain import Finding
+from oomtune.keras.private_tensorflow import polymorphic_function
 from oomtune.worker.process.progress import Progress
 from oomtune.worker.watch import user_frames as users
 

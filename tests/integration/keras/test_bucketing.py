@@ -1,4 +1,4 @@
-"""Batches by length, in a training script."""
+"""Bucketed batches in a training script."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def samples(lengths: list[int]) -> tf.data.Dataset:
     )
 
 
-def test_samples_go_into_their_bucket_padded_to_its_end_and_cut_to_the_last() -> None:
+def test_samples_are_padded_to_the_end_of_their_bucket_and_cut_to_the_last() -> None:
     batches = bucketed(samples([1, 2, 3, 4, 8, 20]), BUCKETS)
     assert shapes(batches) == [(1, 8), (2, 8), (3, 3)]
 
 
-def test_tokens_that_come_padded_are_as_long_as_without_their_padding() -> None:
+def test_padding_at_the_end_of_tokens_does_not_count_as_length() -> None:
     rows = np.zeros((4, 20), "int32")
     for row, length in enumerate((1, 3, 2, 20)):
         rows[row, :length] = 7
@@ -66,9 +66,11 @@ def test_tokens_that_come_padded_are_as_long_as_without_their_padding() -> None:
 
 @pytest.mark.parametrize("open_length", [True, False])
 @pytest.mark.parametrize(("length", "wanted"), [(None, (2, 8)), (lambda inputs, tags: 3, (3, 3))])
-def test_only_parts_by_step_are_cut_and_a_length_may_be_given(open_length: bool, length: Any, wanted: Any) -> None:
+def test_only_parts_along_the_sequence_are_cut_and_length_can_be_a_function(
+    open_length: bool, length: Any, wanted: Any
+) -> None:
     def opened(inputs: Any, tags: Any) -> Any:
-        steps = tf.random.uniform([], 20, 21, tf.int32)  # which is 20, but not to the graph
+        steps = tf.random.uniform([], 20, 21, tf.int32)  # always 20, but the graph does not know
         return {**inputs, "words": inputs["words"][:steps]}, tags[:steps]
 
     parts = ({"about": tf.zeros([3, 2]), "words": tf.ones([3, 20], tf.int32)}, tf.ones([3, 20]))
@@ -78,7 +80,7 @@ def test_only_parts_by_step_are_cut_and_a_length_may_be_given(open_length: bool,
     assert (inputs["words"].shape, tags.shape) == (wanted, wanted)
 
 
-def test_a_config_without_buckets_says_so() -> None:
+def test_a_config_without_buckets_is_refused() -> None:
     with pytest.raises(UsageProblem, match="no buckets"):
         bucketed(samples([1]), tuned())
 
@@ -96,7 +98,7 @@ PAIR = [
 ]
 
 
-def test_a_model_with_several_named_inputs_is_opened_to_other_lengths() -> None:
+def test_a_model_with_several_inputs_is_rebuilt_for_any_length() -> None:
     trial = Trial(
         purpose=Purpose.SEARCH, candidate=Candidate(batch_size=2, sequence_length=8), buckets=((4, 2), (8, 2))
     )

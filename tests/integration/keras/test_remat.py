@@ -1,4 +1,4 @@
-"""A model that computes parts of itself again trains as it would without: same gradients, same state, same files."""
+"""A rematerialised model trains exactly like the plain one: same gradients, same state, same files."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _one_policy() -> Iterator[None]:
 
 
 def step(model: keras.Model, data: models.Data, how: dict[str, Any] | None) -> list[Any]:
-    """Loss, gradients, and afterwards all that is not trained: batch statistics, states of random generators."""
+    """Run one step and return loss, gradients, and then all untrained state: batch statistics, random generators."""
     inputs, targets = data
 
-    def taught(inputs: Any, targets: Any) -> list[Any]:
+    def compute(inputs: Any, targets: Any) -> list[Any]:
         with tf.GradientTape() as tape:
             outputs = model(inputs, training=True)
             errors = tf.nest.map_structure(lambda one, other: tf.reduce_mean((one - other) ** 2), outputs, targets)
@@ -36,60 +36,60 @@ def step(model: keras.Model, data: models.Data, how: dict[str, Any] | None) -> l
         return [loss, *tape.gradient(loss, model.trainable_variables)]
 
     inputs, targets = tf.nest.map_structure(tf.convert_to_tensor, (inputs, targets))
-    found = (taught if how is None else tf.function(taught, autograph=False, **how))(inputs, targets)
-    return [tf.convert_to_tensor(value).numpy() for value in [*found, *model.non_trainable_variables]]
+    results = (compute if how is None else tf.function(compute, autograph=False, **how))(inputs, targets)
+    return [tf.convert_to_tensor(value).numpy() for value in [*results, *model.non_trainable_variables]]
 
 
 def both_ways(
     model: keras.Model, data: models.Data, how: dict[str, Any] | None, remat: str = "full"
 ) -> tuple[list[str], list[Any], list[Any]]:
-    """What is computed again, and a step without that and with it, both from the same state."""
+    """Return the recomputed parts, then one step without and one with recomputation, both from the same state."""
     model(data[0])
     states = [(variable, variable.numpy()) for variable in model.non_trainable_variables]
     plain = step(model, data, how)
     for variable, value in states:
         variable.assign(value)
-    done = rematerialise(model, remat)
+    account = rematerialise(model, remat)
     again = step(model, data, how)
-    return done.names, plain, again
+    return account.names, plain, again
 
 
 def assert_same(these: list[Any], those: list[Any], tolerance: float = 1e-4) -> None:
     for one, other in zip(these, those, strict=True):
-        # What is exactly zero to a mathematician is noise here: a bias that softmax does not see.
+        # A gradient that is exactly zero in theory is noise here, such as that of a bias before a softmax.
         most = max(float(np.max(np.abs(np.float64(other)), initial=0)), 0.1)
         np.testing.assert_allclose(np.float64(one), np.float64(other), rtol=tolerance, atol=tolerance * most)
 
 
 @pytest.mark.parametrize("kind", models.KINDS)
-def test_gradients_statistics_and_random_states_are_those_of_one_pass(kind: str) -> None:
+def test_recomputation_changes_no_gradient_statistic_or_random_state(kind: str) -> None:
     names, plain, again = both_ways(*models.KINDS[kind](), how={})
     assert names
     assert_same(again, plain)
 
 
 @pytest.mark.parametrize("kind", [models.transformer, models.residual, models.lstms])
-def test_so_they_are_with_xla(kind: Callable[[], tuple[keras.Model, models.Data]]) -> None:
+def test_recomputation_changes_nothing_under_xla(kind: Callable[[], tuple[keras.Model, models.Data]]) -> None:
     names, plain, again = both_ways(*kind(), how={"jit_compile": True})
     assert names
     assert_same(again, plain)
 
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
-def test_so_they_are_without_a_graph_and_in_half_precision(precision: str) -> None:
+def test_recomputation_changes_nothing_in_eager_mode_and_half_precision(precision: str) -> None:
     keras.config.set_dtype_policy(precision)
     _, plain, again = both_ways(*models.transformer(), how=None)
     assert_same(again, plain, tolerance=1e-4 if precision == "float32" else 1e-2)
 
 
-def test_layers_are_chosen_by_name() -> None:
+def test_patterns_choose_layers_by_name() -> None:
     names, plain, again = both_ways(*models.stacked(), how=None, remat="*_1,embed*")
     assert names == ["embedding", "block_1"]
     assert_same(again, plain)
 
 
 @pytest.mark.parametrize("built", [True, False])
-def test_a_name_that_no_layer_has_is_said_with_the_nearest(built: bool) -> None:
+def test_an_unknown_layer_name_is_reported_with_the_nearest_names(built: bool) -> None:
     model, (inputs, _) = models.stacked()
     if built:
         model(inputs)
@@ -108,38 +108,38 @@ def noisy() -> keras.Model:
 
 
 @pytest.mark.parametrize("remat", ["full", "noisy*"])
-def test_what_keeps_state_of_its_own_is_not_computed_twice(remat: str) -> None:
+def test_layers_with_hidden_state_run_only_once(remat: str) -> None:
     model = noisy()
-    done = rematerialise(model, remat)
+    account = rematerialise(model, remat)
     step(model, (models.floats(4, 8), models.floats(4, 1)), how={})
     assert [int(layer.counted) for layer in model.layers[:4]] == [1] * 4
-    assert done.names == []
-    said = "nothing here is worth" if remat == "full" else f"{model.layers[0].name} is not computed again: it draws"
-    assert done.missed().startswith(said)
+    assert account.names == []
+    reason = "no part of this model" if remat == "full" else f"{model.layers[0].name} is not recomputed: it draws"
+    assert account.missed().startswith(reason)
 
 
 @pytest.mark.parametrize("kind", models.TRICKY)
 @pytest.mark.parametrize("remat", ["full", "tricky*"])
-def test_gradients_stay_right_where_a_second_run_would_go_another_way(kind: str, remat: str) -> None:
-    """Random numbers in training only, kept tensors that others read: of these no part may be computed again."""
+def test_parts_whose_second_run_would_differ_are_not_recomputed(kind: str, remat: str) -> None:
+    """The layers draw random numbers only in training, or keep tensors that others read."""
     model, data = models.TRICKY[kind]()
-    done = rematerialise(model, remat)
-    model(data[0])  # what it does outside of training says nothing about training
+    account = rematerialise(model, remat)
+    model(data[0])  # a call outside training must not decide for training
     before = len(model.losses)
     tf.random.set_seed(3)
-    found = step(model, data, how=None)
-    assert done.names == []
+    gradients = step(model, data, how=None)
+    assert account.names == []
     assert before == 0
     plain, _ = models.TRICKY[kind]()
     plain(data[0])
     for mine, theirs in zip(plain.variables, model.variables, strict=True):
         mine.assign(theirs)
     tf.random.set_seed(3)
-    assert_same(found, step(plain, data, how=None))
+    assert_same(gradients, step(plain, data, how=None))
 
 
-def test_a_look_leaves_the_model_as_it_found_it() -> None:
-    """A model that is not trained does not begin to drop out because its parts were looked at in training."""
+def test_the_trial_run_leaves_the_model_untouched() -> None:
+    """Inference does not apply dropout because the parts were examined in training mode."""
     model, (inputs, _) = models.recurrent()
     plain = model(inputs)
     fresh, _ = models.recurrent()
@@ -149,39 +149,39 @@ def test_a_look_leaves_the_model_as_it_found_it() -> None:
     np.testing.assert_allclose(fresh(inputs), plain, rtol=1e-5)
 
 
-def test_it_is_asked_for_once_in_one_way_and_a_wrong_name_may_be_put_right() -> None:
+def test_a_model_is_rematerialised_in_one_way_and_a_wrong_name_can_be_corrected() -> None:
     model, (inputs, _) = models.stacked()
     model(inputs)
     with pytest.raises(TrialCrashed, match="no layer of the model"):
         rematerialise(model, "blok*")
-    done = rematerialise(model, "block*")
-    assert rematerialise(model, "block*") is done
+    account = rematerialise(model, "block*")
+    assert rematerialise(model, "block*") is account
     with pytest.raises(UsageProblem, match="already rematerialised as 'block\\*'") as problem:
         rematerialise(model, "full")
-    assert "anew" in problem.value.hint
+    assert "again" in problem.value.hint
 
 
-def test_a_step_that_never_runs_the_model_is_said_to_have_nothing_computed_again() -> None:
+def test_a_step_that_never_calls_the_model_is_reported() -> None:
     model, (inputs, targets) = models.stacked()
-    done = rematerialise(model, "full")
+    account = rematerialise(model, "full")
     with tf.GradientTape():
         model.blocks[0](model.embedding(inputs))
-    assert "never the model itself" in done.missed()
+    assert "never the model itself" in account.missed()
     step(model, (inputs, targets), how=None)
-    assert done.missed() == ""
+    assert account.missed() == ""
 
 
-def test_nothing_is_done_where_nothing_can_be_saved() -> None:
+def test_nothing_is_recomputed_if_nothing_can_be_saved() -> None:
     model, data = keras.Sequential([keras.Input((8,)), layers.Dense(1)]), (models.floats(4, 8), models.floats(4, 1))
-    done = rematerialise(model, "full")
+    account = rematerialise(model, "full")
     step(model, data, how={})
-    assert done.names == []
-    assert done.missed() == "nothing here is worth computing again"
+    assert account.names == []
+    assert account.missed() == "no part of this model is worth recomputing"
     assert rematerialise(keras.Sequential([keras.Input((8,)), layers.Dense(1)]), "none").names == []
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras' own, when it saves
-def test_a_compiled_model_trains_saves_and_shows_itself_as_before(tmp_path: Path) -> None:
+def test_a_compiled_model_still_trains_saves_and_prints_the_same_summary(tmp_path: Path) -> None:
     model, (inputs, targets) = models.residual()
     model.compile("adam", "mse")
     shown: list[str] = []

@@ -19,7 +19,7 @@ import json, os, sys
 os.environ |= {"TF_CPU_ALLOCATOR_USE_BFC": "1", "TF_CPU_BFC_MEM_LIMIT_IN_MB": "2048"}
 import keras, tensorflow as tf
 from oomtune.keras.remat import rematerialise
-from tests.integration import remat_models as models
+from tests.support import remat_models as models
 
 def peak(model, inputs, remat, compiled):
     model.compile("sgd", "mse", jit_compile=compiled)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from oomtune.keras.device import use_card
+from oomtune.keras.setup import use_card
 
 CODE = """
 import json
 from oomtune.domain import *
-from oomtune.worker import device
+from oomtune.worker.process import device
 import tensorflow as tf
 
 def order(**kind):
