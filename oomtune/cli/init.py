@@ -121,7 +121,7 @@ def _for_script(spec: Path, source: str) -> tuple[str, tuple[str, ...]]:
 
 def _for_model(spec: Path, way: str, source: str, allow_code: bool) -> str:
     from oomtune.commands.init import starter
-    from oomtune.domain import Inspection, InspectOrder, ModelSpec
+    from oomtune.domain import Builder, Inspection, InspectOrder, KerasFile
     from oomtune.trials.ask import ask
     from oomtune.trials.worker_host import WorkerHost
 
@@ -131,7 +131,7 @@ def _for_model(spec: Path, way: str, source: str, allow_code: bool) -> str:
     host = WorkerHost("spawn", {"CUDA_VISIBLE_DEVICES": "-1"})
     try:
         order = InspectOrder(
-            model=ModelSpec(builder=source) if way == "builder" else ModelSpec(keras_file=named, allow_code=allow_code),
+            model=Builder(function=source) if way == "builder" else KerasFile(path=named, allow_code=allow_code),
             folder=str(spec.resolve().parent),
             sequence_length=_LENGTH if way == "builder" else None,
         )

@@ -16,7 +16,7 @@ from oomtune import __version__, errors
 from oomtune.commands.scan import scan_data, with_data
 from oomtune.devices import Resolved, ask_tensorflow, resolve
 from oomtune.devices.nvml import nvml_cards
-from oomtune.domain import ProbeSpec, TrialError, runs_users_code
+from oomtune.domain import KerasFile, Layers, ProbeSpec, Script, TrialError, runs_users_code
 from oomtune.domain.observer import Observer
 from oomtune.spec import LoadedSpec, data_files, named_modules
 from oomtune.spec.files import is_file, modules_in
@@ -107,14 +107,16 @@ def versions() -> dict[str, Any]:
 def deciding_files(loaded: LoadedSpec) -> dict[str, str]:
     """Digests of the files beside the spec that decide what a trial does: the model's, the data, the user's code."""
     spec, folder = loaded.spec, Path(loaded.spec.folder)
-    files = list(data_files(spec.dataset, folder))
-    if spec.model.keras_file is not None:
-        files.append(folder / spec.model.keras_file)
-    files += [folder / file for layer in spec.model.layers if isinstance(file := layer.config.get("vocabulary"), str)]
-    if spec.model.script is not None:
-        # What it imports and reads most often lies beside it, or is named in its arguments.
-        files += modules_in((folder / spec.model.script.path).parent)
-        files += [folder / argument for argument in spec.model.script.args]
+    files = [] if spec.dataset is None else list(data_files(spec.dataset, folder))
+    match spec.model:
+        case KerasFile(path=path):
+            files.append(folder / path)
+        case Layers(layers=layers):
+            files += [folder / file for layer in layers if isinstance(file := layer.config.get("vocabulary"), str)]
+        case Script(path=path, args=arguments):
+            # What it imports and reads most often lies beside it, or is named in its arguments.
+            files += modules_in((folder / path).parent)
+            files += [folder / argument for argument in arguments]
     files += _users_modules(loaded)
     try:
         return digests(path for path in files if is_file(path))
@@ -126,7 +128,7 @@ def _users_modules(loaded: LoadedSpec) -> list[Path]:
     """The user's code that may run in a trial: all that lies where it is looked for, as what is named imports more.
     Nothing when nothing is named."""
     names = list(named_modules([loaded.values.get("model"), loaded.values.get("dataset")]))
-    if not names and not loaded.spec.model.allow_code:
+    if not names and not getattr(loaded.spec.model, "allow_code", False):
         return []
     files = []
     for folder in {Path(loaded.spec.folder), Path.cwd()}:

@@ -29,7 +29,7 @@ from oomtune.commands.scan import said_of
 from oomtune.devices import Resolved
 from oomtune.devices.host_memory import SHARE_OF_FREE, host_memory
 from oomtune.diagnosis.nothing_fits import nothing_fits, smallest_failure
-from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Purpose, Trial, TrialError, Verdict
+from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Purpose, Script, Trial, TrialError, Verdict
 from oomtune.domain.observer import Observer, SilentObserver
 from oomtune.session import Limits, result_of, run_session
 from oomtune.spec import LoadedSpec, load_spec
@@ -227,10 +227,10 @@ def _about(loaded: LoadedSpec, resolved: Resolved, output: Path | None) -> About
 
 def _probed_file(loaded: LoadedSpec) -> str:
     """The file by which people know what was probed: the spec, or the script that needed none; empty for values."""
-    script = loaded.spec.model.script
     if loaded.from_file:
         return str(loaded.path.resolve())
-    return "" if script is None else str((Path(loaded.spec.folder) / script.path).resolve())
+    model = loaded.spec.model
+    return str((Path(loaded.spec.folder) / model.path).resolve()) if isinstance(model, Script) else ""
 
 
 def _measure_need(smallest: Candidate, result: ProbeResult, runner: ForkRunner, limits: Limits) -> int | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from oomtune.domain import ENDLESS, DatasetSpec, ProbeSpec, Scan, ScanOrder
+from oomtune.domain import ENDLESS, ProbeSpec, PythonData, Scan, ScanOrder, SyntheticData
 from oomtune.domain.observer import Observer
 from oomtune.errors import OutputNotWritable, Problem, SpecProblem, WorkerBroken
 from oomtune.trials.ask import ask
@@ -43,12 +43,12 @@ def scan_data(
     the deadline, on the clock of `time.monotonic`, comes first.
     """
     dataset = spec.dataset
-    if dataset == DatasetSpec() or dataset.synthetic is not None:
+    if dataset is None or isinstance(dataset, SyntheticData):
         return None
     decides = {**key, "rows": _ROWS_FORMAT}
     name = hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:16]
     kept, rows = folder / "scans" / f"{name}.json", folder / "scans" / f"{name}.npz"
-    if dataset.python is None and (known := _kept(kept, rows)) is not None:
+    if not isinstance(dataset, PythonData) and (known := _kept(kept, rows)) is not None:
         return known
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)

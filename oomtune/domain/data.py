@@ -27,7 +27,18 @@ Tensors = TensorSpec | dict[str, TensorSpec]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenizer:
+    """How text becomes tokens: split and hashed, or by a `TextVectorization` layer with these arguments. A split of
+    `none` leaves it as text."""
+
+    split: Literal["words", "characters", "bytes", "none"] = "words"
+    max: int = 20_000
+    vectorization: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticData:
+    kind: Literal["synthetic"] = "synthetic"
     inputs: Tensors
     targets: Tensors
 
@@ -36,6 +47,7 @@ class SyntheticData:
 class NpzData:
     """The names of arrays in archives; several archives are one after the other."""
 
+    kind: Literal["npz"] = "npz"
     paths: tuple[str, ...]
     inputs: ArrayNames
     targets: ArrayNames
@@ -45,35 +57,42 @@ class NpzData:
 class NpyData:
     """One array a file; the paths of each input and target."""
 
+    kind: Literal["npy"] = "npy"
     inputs: tuple[str, ...] | dict[str, tuple[str, ...]]
     targets: tuple[str, ...] | dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvData:
+    kind: Literal["csv"] = "csv"
     paths: tuple[str, ...]
     inputs: Names
     targets: Names
     text: tuple[str, ...] = ()
     """The columns that are read as text; all others are numbers, or class names among the targets."""
     delimiter: str = ","
+    tokenizer: Tokenizer = Tokenizer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonlData:
+    kind: Literal["jsonl"] = "jsonl"
     paths: tuple[str, ...]
     inputs: Names
     targets: Names
     text: tuple[str, ...] = ()
     """The target fields whose strings are text; in other targets a string is the name of a class."""
+    tokenizer: Tokenizer = Tokenizer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextData:
     """One sample a line. Targets are the next tokens, the same tokens, or random."""
 
+    kind: Literal["text"] = "text"
     paths: tuple[str, ...]
     targets: Literal["next", "same"] | TensorSpec
+    tokenizer: Tokenizer = Tokenizer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,17 +105,20 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TfrecordData:
+    kind: Literal["tfrecord"] = "tfrecord"
     paths: tuple[str, ...]
     features: dict[str, Feature]
     inputs: ArrayNames
     targets: ArrayNames
     compression: Literal["none", "gzip"] = "none"
+    tokenizer: Tokenizer = Tokenizer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagesData:
     """Folders that hold a folder for each class."""
 
+    kind: Literal["images"] = "images"
     paths: tuple[str, ...]
     size: tuple[int, int]
     channels: int = 3
@@ -106,37 +128,35 @@ class ImagesData:
 class TfdsData:
     """A dataset that TensorFlow Datasets has prepared on disk: the folder of its version."""
 
+    kind: Literal["tfds"] = "tfds"
     path: str
     inputs: ArrayNames
     targets: ArrayNames
     split: str = "train"
+    tokenizer: Tokenizer = Tokenizer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokenizer:
-    """How text becomes tokens: split and hashed, or by a `TextVectorization` layer with these arguments; split by none
-    it stays text."""
+class PythonData:
+    """A function of the user that returns the data."""
 
-    split: Literal["words", "characters", "bytes", "none"] = "words"
-    max: int = 20_000
-    vectorization: dict[str, Any] | None = None
+    kind: Literal["python"] = "python"
+    function: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetSpec:
-    """Exactly one of its kinds is set. The tokenizer counts only where there is text."""
-
-    synthetic: SyntheticData | None = None
-    npz: NpzData | None = None
-    npy: NpyData | None = None
-    csv: CsvData | None = None
-    jsonl: JsonlData | None = None
-    text: TextData | None = None
-    tfrecord: TfrecordData | None = None
-    images: ImagesData | None = None
-    python: str | None = None
-    tfds: TfdsData | None = None
-    tokenizer: Tokenizer = field(default_factory=Tokenizer)
+DatasetSpec = (
+    SyntheticData
+    | NpzData
+    | NpyData
+    | CsvData
+    | JsonlData
+    | TextData
+    | TfrecordData
+    | ImagesData
+    | TfdsData
+    | PythonData
+)
+"""Where the data comes from. Only kinds that can hold text have a tokenizer."""
 
 
 ENDLESS = 2**62

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from oomtune.domain.data import DatasetSpec, Scan
-from oomtune.domain.search import Candidate, SearchSpace
+from oomtune.domain.data import DatasetSpec, PythonData, Scan
+from oomtune.domain.search import Candidate, SearchSpace, Word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,64 +36,100 @@ LAYERS_INSIDE = ("layer", "backward_layer", "cell", "cells")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """Keras layers in order, each by its class name."""
+
+    trains_itself: ClassVar[bool] = False
+    kind: Literal["layers"] = "layers"
+    layers: tuple[ClassConfig, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Builder:
+    """A function of the user that returns the model."""
+
+    trains_itself: ClassVar[bool] = False
+    kind: Literal["builder"] = "builder"
+    function: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KerasFile:
+    """A file that Keras saved."""
+
+    trains_itself: ClassVar[bool] = False
+    kind: Literal["keras_file"] = "keras_file"
+    path: str
+    allow_code: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
     """A model of `keras.applications`."""
 
+    trains_itself: ClassVar[bool] = False
+    kind: Literal["application"] = "application"
     name: str
     args: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
-    """A training script; `{batch_size}` and the like in its arguments stand for the values under trial."""
+class TrainStep:
+    """A function of the user that returns a training step."""
 
+    trains_itself: ClassVar[bool] = True
+    kind: Literal["train_step"] = "train_step"
+    factory: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A training script. Its arguments hold placeholders such as `{batch_size}` for the values under trial."""
+
+    trains_itself: ClassVar[bool] = True
+    kind: Literal["script"] = "script"
     path: str
     args: tuple[str, ...] = ()
     fits: int = 1
     """How many calls of `Model.fit` are measured, each for the trial's steps."""
 
     def filled(self, candidate: Candidate) -> list[str]:
-        """The arguments with a candidate's values in them."""
+        """Return the arguments with the candidate's values filled in."""
         filled = list(self.args)
         for word in ("batch_size", "sequence_length", "precision"):
             filled = [argument.replace(f"{{{word}}}", str(getattr(candidate, word))) for argument in filled]
         return filled
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSpec:
-    """Exactly one of `layers`, `builder`, `keras_file`, `application`, `train_step` and `script` is set."""
-
-    layers: tuple[ClassConfig, ...] = ()
-    builder: str | None = None
-    args: dict[str, Any] = field(default_factory=dict)
-    keras_file: str | None = None
-    allow_code: bool = False
-    application: Application | None = None
-    train_step: str | None = None
-    script: Script | None = None
-    gru_for_lstm: bool = False
-    """With a GRU in place of each LSTM? No spec says so: it is how an explanation measures that."""
-
-    @property
-    def trains_itself(self) -> bool:
-        """Does the user's own code run the steps, not `Model.fit`?"""
-        return self.train_step is not None or self.script is not None
+ModelSpec = Layers | Builder | KerasFile | Application | TrainStep | Script
+"""Where the model comes from. With `trains_itself`, the user's own code runs the steps instead of `Model.fit`."""
 
 
-def runs_users_code(model: ModelSpec, dataset: DatasetSpec) -> bool:
-    """Is code of the user's own run in a trial?"""
-    named = (model.builder, model.train_step, model.script, dataset.python)
-    own_layers = any(_is_own(layer.class_name, layer.config) for layer in model.layers)
-    return any(name is not None for name in named) or model.allow_code or own_layers
+class ModelVariant(Word):
+    """A change that `explain` makes to the model to measure its effect. No spec file can ask for one."""
+
+    AS_WRITTEN = "as_written"
+    GRU_FOR_LSTM = "gru_for_lstm"
 
 
-def _is_own(name: str, config: Any) -> bool:
-    """Is this layer, or one inside it, a class in a module?"""
+def runs_users_code(model: ModelSpec, dataset: DatasetSpec | None) -> bool:
+    """Return True if a trial runs code of the user."""
+    match model:
+        case Builder() | TrainStep() | Script() | KerasFile(allow_code=True):
+            return True
+        case Layers(layers=layers) if any(_is_users_layer(layer.class_name, layer.config) for layer in layers):
+            return True
+    return isinstance(dataset, PythonData)
+
+
+def _is_users_layer(name: str, config: Any) -> bool:
+    """Return True if this layer, or one inside it, is a class from a module."""
     inside = [config.get(key) for key in LAYERS_INSIDE] if isinstance(config, dict) else []
     layers = [one for entry in inside for one in (entry if isinstance(entry, list) else [entry])]
     named = [next(iter(one.items())) if isinstance(one, dict) else (str(one), None) for one in layers if one]
-    return ":" in name or any(_is_own(*one) for one in named)
+    return ":" in name or any(_is_users_layer(*one) for one in named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +198,9 @@ class ProbeSpec:
     folder: str
     """Where the spec lives: paths and builders are found from here."""
     model: ModelSpec
-    dataset: DatasetSpec
+    variant: ModelVariant = ModelVariant.AS_WRITTEN
+    dataset: DatasetSpec | None
+    """None if the training code reads its own data."""
     training: TrainingSpec
     space: SearchSpace
     device: DeviceRequest

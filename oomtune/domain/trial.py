@@ -8,7 +8,7 @@ from oomtune.domain.anatomy import Anatomy
 from oomtune.domain.data import DatasetSpec, Scan, TensorSpec
 from oomtune.domain.finding import AllocatorState, Finding
 from oomtune.domain.search import Budget, Candidate, Kind, Purpose, Stage, Word
-from oomtune.domain.spec import Device, ModelSpec, TrainingSpec, TrialSettings
+from oomtune.domain.spec import Device, ModelSpec, ModelVariant, TrainingSpec, TrialSettings
 
 
 class Aim(Word):
@@ -61,7 +61,8 @@ class WorkOrder:
     trial: Trial
     folder: str
     model: ModelSpec
-    dataset: DatasetSpec
+    variant: ModelVariant = ModelVariant.AS_WRITTEN
+    dataset: DatasetSpec | None
     training: TrainingSpec
     settings: TrialSettings
     device: Device

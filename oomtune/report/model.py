@@ -14,7 +14,9 @@ from oomtune.domain import (
     Kind,
     ProbeResult,
     Purpose,
+    Script,
     TrainingSpec,
+    TrainStep,
     TrialRecord,
 )
 from oomtune.report.endings import Ending, outcome_words
@@ -191,15 +193,15 @@ def paste_lines(result: ProbeResult) -> list[str]:
     if result.tuned_path is None or result.best is None:
         return []
     model = result.spec.model
-    if model.script is not None:
-        return [shlex.join(["python", model.script.path, *model.script.filled(result.best.candidate)])]
+    if isinstance(model, Script):
+        return [shlex.join(["python", model.path, *model.filled(result.best.candidate)])]
     lines = [
         "import oomtune, oomtune.keras",
         f"tuned = oomtune.load_tuned({result.tuned_path!r})",
         "oomtune.keras.setup(tuned)                       # before any TensorFlow op",
     ]
     batched = "batch" if result.buckets is None else "bucketed"
-    if model.train_step is not None:
+    if isinstance(model, TrainStep):
         return [*lines, "dataset = oomtune.keras.batch(train, tuned)      # then your own loop"]
     if result.best.candidate.remat != "none":
         lines.append("oomtune.keras.rematerialise(model, tuned)        # your model, once it is made")

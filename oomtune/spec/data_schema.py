@@ -258,3 +258,12 @@ class Dataset(Section):
         if sum(getattr(self, kind) is not None for kind in KINDS) != 1:
             raise ValueError(f"expected exactly one of {', '.join(KINDS[:-1])} and {KINDS[-1]}")
         return self
+
+    @property
+    def section(self) -> Synthetic | Npz | Npy | Csv | Jsonl | Text | Tfrecord | Images | Tfds | str:
+        """The one kind that is set."""
+        kinds = (
+            self.synthetic, self.npz, self.npy, self.csv, self.jsonl, self.text, self.tfrecord, self.images,
+            self.tfds, self.python,
+        )  # fmt: skip
+        return next(kind for kind in kinds if kind is not None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,6 @@ from oomtune.spec.files import found_at
 from oomtune.spec.model import Wrong
 from oomtune.spec.text import Path_
 
-_Section = TypeVar("_Section")
 _Data = TypeVar("_Data")
 
 _WITH_FILES = ("npz", "csv", "jsonl", "text", "tfrecord")
@@ -81,100 +80,87 @@ def _without_text(kind: str, section: Any) -> str:
 
 
 def data_files(dataset: domain.DatasetSpec, folder: Path) -> Iterator[Path]:
-    """Every file that the dataset is read from. Of folders it is the files in them."""
-    arrays = dataset.npy
-    sides = [] if arrays is None else [arrays.inputs, arrays.targets]
-    for side in sides:
-        for paths in side.values() if isinstance(side, dict) else [side]:
-            yield from found_at(paths, folder)
-    for data in (dataset.npz, dataset.csv, dataset.jsonl, dataset.text, dataset.tfrecord):
-        yield from () if data is None else found_at(data.paths, folder)
-    folders = [*(dataset.images.paths if dataset.images else ()), *([dataset.tfds.path] if dataset.tfds else [])]
-    for root in found_at(folders, folder, folders=True):
-        yield from (path for path in root.rglob("*") if path.is_file())
-    vocabulary = (dataset.tokenizer.vectorization or {}).get("vocabulary")
+    """Yield every file that the dataset is read from, including all files in its folders."""
+    match dataset:
+        case domain.NpyData(inputs=inputs, targets=targets):
+            for side in (inputs, targets):
+                for paths in side.values() if isinstance(side, dict) else [side]:
+                    yield from found_at(paths, folder)
+        case domain.ImagesData(paths=roots):
+            yield from _files_in(roots, folder)
+        case domain.TfdsData(path=root):
+            yield from _files_in([root], folder)
+        case domain.SyntheticData() | domain.PythonData():
+            pass
+        case _:
+            yield from found_at(dataset.paths, folder)
+    tokenizer = getattr(dataset, "tokenizer", domain.Tokenizer())
+    vocabulary = (tokenizer.vectorization or {}).get("vocabulary")
     if isinstance(vocabulary, str):
         yield from found_at([vocabulary], folder)
 
 
-def dataset_spec(dataset: schema.Dataset) -> domain.DatasetSpec:
-    return domain.DatasetSpec(
-        synthetic=_if_set(_synthetic, dataset.synthetic),
-        npz=_if_set(_npz, dataset.npz),
-        npy=_if_set(_npy, dataset.npy),
-        csv=_if_set(_csv, dataset.csv),
-        jsonl=_if_set(_jsonl, dataset.jsonl),
-        text=_if_set(_text, dataset.text),
-        tfrecord=_if_set(_tfrecord, dataset.tfrecord),
-        images=_if_set(_images, dataset.images),
-        python=dataset.python,
-        tfds=_if_set(_tfds, dataset.tfds),
-        tokenizer=_if_set(_tokenizer, dataset.tokenizer) or domain.Tokenizer(),
-    )
+def _files_in(roots: Iterable[str], folder: Path) -> Iterator[Path]:
+    for root in found_at(roots, folder, folders=True):
+        yield from (path for path in root.rglob("*") if path.is_file())
+
+
+def dataset_spec(dataset: schema.Dataset) -> domain.DatasetSpec:  # noqa: C901, PLR0911
+    """Return the one kind of data that the section names."""
+    tokenizer = domain.Tokenizer() if dataset.tokenizer is None else _tokenizer(dataset.tokenizer)
+    match dataset.section:
+        case schema.Synthetic() as data:
+            return domain.SyntheticData(inputs=_each(_tensor, data.inputs), targets=_each(_tensor, data.targets))
+        case schema.Npz() as data:
+            return domain.NpzData(paths=_paths(data.path), inputs=data.inputs, targets=data.targets)
+        case schema.Npy() as data:
+            return domain.NpyData(inputs=_each(_paths, data.inputs), targets=_each(_paths, data.targets))
+        case schema.Csv() as data:
+            return domain.CsvData(
+                paths=_paths(data.path),
+                inputs=_each(_columns, data.inputs),
+                targets=_each(_columns, data.targets),
+                text=tuple(data.text),
+                delimiter=data.delimiter,
+                tokenizer=tokenizer,
+            )
+        case schema.Jsonl() as data:
+            return domain.JsonlData(
+                paths=_paths(data.path),
+                inputs=_each(_columns, data.inputs),
+                targets=_each(_columns, data.targets),
+                text=tuple(data.text),
+                tokenizer=tokenizer,
+            )
+        case schema.Text() as data:
+            targets = data.targets if isinstance(data.targets, str) else _tensor(data.targets)
+            return domain.TextData(paths=_paths(data.path), targets=targets, tokenizer=tokenizer)
+        case schema.Tfrecord() as data:
+            return domain.TfrecordData(
+                paths=_paths(data.path),
+                features={
+                    name: domain.Feature(shape=tuple(feature.shape), dtype=feature.dtype)
+                    for name, feature in data.features.items()
+                },
+                inputs=data.inputs,
+                targets=data.targets,
+                compression=data.compression,
+                tokenizer=tokenizer,
+            )
+        case schema.Images() as data:
+            height, width = data.size
+            return domain.ImagesData(paths=_paths(data.path), size=(height, width), channels=data.channels)
+        case schema.Tfds() as data:
+            return domain.TfdsData(
+                path=data.path, split=data.split, inputs=data.inputs, targets=data.targets, tokenizer=tokenizer
+            )
+        case str(function):
+            return domain.PythonData(function=function)
 
 
 def _each(convert: Callable[[Any], _Data], entries: Any) -> _Data | dict[str, _Data]:
-    """Of one entry, or of each of several by their names."""
+    """Convert one entry, or each of several named entries."""
     return {name: convert(entry) for name, entry in entries.items()} if isinstance(entries, dict) else convert(entries)
-
-
-def _if_set(convert: Callable[[_Section], _Data], section: _Section | None) -> _Data | None:
-    return None if section is None else convert(section)
-
-
-def _synthetic(data: schema.Synthetic) -> domain.SyntheticData:
-    return domain.SyntheticData(inputs=_tensors(data.inputs), targets=_tensors(data.targets))
-
-
-def _npz(data: schema.Npz) -> domain.NpzData:
-    return domain.NpzData(paths=_paths(data.path), inputs=data.inputs, targets=data.targets)
-
-
-def _npy(data: schema.Npy) -> domain.NpyData:
-    return domain.NpyData(inputs=_paths_by_name(data.inputs), targets=_paths_by_name(data.targets))
-
-
-def _csv(data: schema.Csv) -> domain.CsvData:
-    return domain.CsvData(
-        paths=_paths(data.path),
-        inputs=_names(data.inputs),
-        targets=_names(data.targets),
-        text=tuple(data.text),
-        delimiter=data.delimiter,
-    )
-
-
-def _jsonl(data: schema.Jsonl) -> domain.JsonlData:
-    return domain.JsonlData(
-        paths=_paths(data.path), inputs=_names(data.inputs), targets=_names(data.targets), text=tuple(data.text)
-    )
-
-
-def _text(data: schema.Text) -> domain.TextData:
-    targets = data.targets if isinstance(data.targets, str) else _tensor(data.targets)
-    return domain.TextData(paths=_paths(data.path), targets=targets)
-
-
-def _tfrecord(data: schema.Tfrecord) -> domain.TfrecordData:
-    features = {
-        name: domain.Feature(shape=tuple(feature.shape), dtype=feature.dtype) for name, feature in data.features.items()
-    }
-    return domain.TfrecordData(
-        paths=_paths(data.path),
-        features=features,
-        inputs=data.inputs,
-        targets=data.targets,
-        compression=data.compression,
-    )
-
-
-def _images(data: schema.Images) -> domain.ImagesData:
-    height, width = data.size
-    return domain.ImagesData(paths=_paths(data.path), size=(height, width), channels=data.channels)
-
-
-def _tfds(data: schema.Tfds) -> domain.TfdsData:
-    return domain.TfdsData(path=data.path, split=data.split, inputs=data.inputs, targets=data.targets)
 
 
 def _tokenizer(tokenizer: schema.Tokenizer) -> domain.Tokenizer:
@@ -185,22 +171,8 @@ def _paths(path: str | list[str]) -> tuple[str, ...]:
     return (path,) if isinstance(path, str) else tuple(path)
 
 
-def _paths_by_name(
-    paths: str | list[str] | dict[str, str | list[str]],
-) -> tuple[str, ...] | dict[str, tuple[str, ...]]:
-    return _each(_paths, paths)
-
-
-def _names(names: str | list[str] | dict[str, str | list[str]]) -> domain.Names:
-    return _each(_columns, names)
-
-
 def _columns(columns: str | list[str]) -> domain.Columns:
     return columns if isinstance(columns, str) else tuple(columns)
-
-
-def _tensors(tensors: schema.Tensor | dict[str, schema.Tensor]) -> domain.Tensors:
-    return _each(_tensor, tensors)
 
 
 def _tensor(tensor: schema.Tensor) -> domain.TensorSpec:

@@ -223,7 +223,7 @@ def _to_domain(spec: schema.Spec, path: Path, folder: Path, every_lane: bool) ->
         name=spec.name or path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".tuned"),
         folder=str(folder),
         model=model_spec(spec.model),
-        dataset=domain.DatasetSpec() if spec.dataset is None else dataset_spec(spec.dataset),
+        dataset=None if spec.dataset is None else dataset_spec(spec.dataset),
         training=training_spec(spec),
         space=search_space(spec, every_lane),
         device=domain.DeviceRequest(

@@ -24,25 +24,25 @@ Wrong = tuple[Path_, str]
 
 
 def model_spec(model: Model) -> domain.ModelSpec:
-    layers = []
-    for entry in model.layers or []:
-        name, config = (entry, None) if isinstance(entry, str) else next(iter(entry.items()))
-        layers.append(domain.ClassConfig(class_name=name, config=config or {}))
-    application = None
+    """Return the one source that the section names."""
+    if model.layers is not None:
+        return domain.Layers(layers=tuple(map(_layer, model.layers)))
+    if model.builder is not None:
+        return domain.Builder(function=model.builder, args=model.args)
+    if model.keras_file is not None:
+        return domain.KerasFile(path=model.keras_file, allow_code=model.allow_code)
     if model.application is not None:
-        application = domain.Application(name=model.application.name, args=model.application.args)
-    return domain.ModelSpec(
-        layers=tuple(layers),
-        builder=model.builder,
-        args=model.args,
-        keras_file=model.keras_file,
-        allow_code=model.allow_code,
-        application=application,
-        train_step=model.train_step,
-        script=None
-        if model.script is None
-        else domain.Script(path=model.script.path, args=tuple(map(str, model.script.args)), fits=model.script.fits),
-    )
+        return domain.Application(name=model.application.name, args=model.application.args)
+    if model.train_step is not None:
+        return domain.TrainStep(factory=model.train_step, args=model.args)
+    assert model.script is not None, "the schema lets no other model through"
+    script = model.script
+    return domain.Script(path=script.path, args=tuple(map(str, script.args)), fits=script.fits)
+
+
+def _layer(entry: str | dict[str, Any]) -> domain.ClassConfig:
+    name, config = (entry, None) if isinstance(entry, str) else next(iter(entry.items()))
+    return domain.ClassConfig(class_name=name, config=config or {})
 
 
 def wrong_in_model(model: Any, folder: Path) -> Iterator[Wrong]:

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from oomtune.domain import Explanation
 from oomtune.storage.ledger import ledger_folder
-from oomtune.storage.ledger_format import About
+from oomtune.storage.ledger_format import About, upgrade_spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,10 @@ def kept_explanation(folder: Path, about: About) -> KeptExplanation | None:
     """The explanation of what was probed; where there is none, the latest of the same file."""
     for path in explanation_paths(folder, about):
         try:
-            kept = _adapter().validate_python(json.loads(path.read_bytes()))
-        except (OSError, ValueError):
+            document = json.loads(path.read_bytes())
+            upgrade_spec(document["explanation"]["spec"])
+            kept = _adapter().validate_python(document)
+        except (OSError, ValueError, LookupError, TypeError):
             continue
         return dataclasses.replace(kept, explanation=dataclasses.replace(kept.explanation, spec=about.spec))
     return None

@@ -152,14 +152,47 @@ def _about(document: dict[str, Any]) -> About | None:
     """None when another version of oomtune wrote it, whose specs were other ones."""
     try:
         sizes, counted = document.pop("batch_sizes"), document.pop("counted")
+        upgrade_spec(document["spec"])
         about = _abouts().validate_python(document)
-    except (KeyError, ValidationError):
+    except (KeyError, TypeError, ValidationError):
         return None
     batch_sizes = range(*sizes["range"]) if "range" in sizes else tuple(sizes["list"])
     space = dataclasses.replace(about.spec.space, batch_sizes=batch_sizes)
     if counted and about.spec.scan is not None:
         space = dataclasses.replace(space, length_counts=about.spec.scan.lengths)
     return dataclasses.replace(about, spec=dataclasses.replace(about.spec, space=space))
+
+
+def upgrade_spec(spec: dict[str, Any]) -> None:
+    """Rewrite a stored spec in place, if a version wrote it whose models and datasets had a field for each source."""
+    if "kind" not in spec["model"]:
+        spec["model"] = _upgrade_model(spec["model"])
+    if spec["dataset"] is not None and "kind" not in spec["dataset"]:
+        spec["dataset"] = _upgrade_dataset(spec["dataset"])
+
+
+def _upgrade_model(model: dict[str, Any]) -> dict[str, Any]:
+    args = model["args"]
+    if model["builder"] is not None:
+        return {"kind": "builder", "function": model["builder"], "args": args}
+    if model["keras_file"] is not None:
+        return {"kind": "keras_file", "path": model["keras_file"], "allow_code": model["allow_code"]}
+    if model["train_step"] is not None:
+        return {"kind": "train_step", "factory": model["train_step"], "args": args}
+    for kind in ("application", "script"):
+        if model[kind] is not None:
+            return {"kind": kind, **model[kind]}
+    return {"kind": "layers", "layers": model["layers"]}
+
+
+def _upgrade_dataset(dataset: dict[str, Any]) -> dict[str, Any] | None:
+    tokenizer = dataset.pop("tokenizer")
+    for kind, data in dataset.items():
+        if data is not None:
+            return (
+                {"kind": kind, "function": data} if kind == "python" else {**data, "kind": kind, "tokenizer": tokenizer}
+            )
+    return None
 
 
 def ended_as(result: ProbeResult) -> Ended:

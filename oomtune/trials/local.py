@@ -16,7 +16,20 @@ from collections.abc import Callable, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from oomtune.domain import Budget, Device, ModelSpec, Outcome, ProbeSpec, Reply, Stage, Trial, WorkOrder
+from oomtune.domain import (
+    Budget,
+    Builder,
+    Device,
+    ModelSpec,
+    Outcome,
+    ProbeSpec,
+    Reply,
+    Script,
+    Stage,
+    TrainStep,
+    Trial,
+    WorkOrder,
+)
 from oomtune.trials.ask import order_document
 from oomtune.trials.outcome import Ending, decide
 from oomtune.trials.runner import TimeUp
@@ -60,6 +73,7 @@ class _ProcessRunner:
             trial=trial,
             folder=self.spec.folder,
             model=self.spec.model,
+            variant=self.spec.variant,
             dataset=self.spec.dataset,
             training=self.spec.training,
             settings=self.spec.trial,
@@ -130,10 +144,12 @@ def _ending(ended: Exit) -> Ending:
 
 def _named(outcome: Outcome, model: ModelSpec) -> Outcome:
     """The outcome; where the user's own code may have ended the process, with its name."""
-    script = model.script.path if model.script else None
-    ways = {"builder": model.builder, "train_step": model.train_step, "script": script}
-    own = next((f"model.{way}: {name}" for way, name in ways.items() if name is not None), "")
-    if outcome.error is None or outcome.error.code != "died" or not own:
+    match model:
+        case Builder(function=name) | TrainStep(factory=name) | Script(path=name):
+            own = f"model.{model.kind}: {name}"
+        case _:
+            return outcome
+    if outcome.error is None or outcome.error.code != "died":
         return outcome
     error = dataclasses.replace(outcome.error, message=f"{own}: {outcome.error.message}")
     return dataclasses.replace(outcome, error=error)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from oomtune.domain import Anatomy, Candidate, ClassConfig, ProbeSpec
+from oomtune.domain import Anatomy, Candidate, ClassConfig, ModelVariant, ProbeSpec, Script
 
 _HALF = ("mixed_bfloat16", "mixed_float16")
 # From the heaviest on: two states for each weight, one, a row and a column, none. Others count as the heaviest.
@@ -70,8 +70,8 @@ def variations(
 def _precisions(at: _At) -> Iterator[Variation]:
     if at.candidate.precision in _HALF:
         return
-    script = at.spec.model.script
-    closed = script is not None and not any("{precision}" in argument for argument in script.args)
+    model = at.spec.model
+    closed = isinstance(model, Script) and not any("{precision}" in argument for argument in model.args)
     for precision in _HALF:
         yield at.varied(
             f"mixed precision ({precision.removeprefix('mixed_')})",
@@ -159,7 +159,7 @@ def _lighter_cells(at: _At, anatomy: Anatomy | None) -> Iterator[Variation]:
     yield at.varied(
         "GRU for LSTM",
         {},
-        spec=dataclasses.replace(at.spec, model=dataclasses.replace(at.spec.model, gru_for_lstm=True)),
+        spec=dataclasses.replace(at.spec, variant=ModelVariant.GRU_FOR_LSTM),
         not_for="its own training code makes the model" if at.spec.model.trains_itself else "",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomtune.domain import WorkOrder
+from oomtune.domain import Application, Builder, Layers, SyntheticData, TrainStep, WorkOrder
 from oomtune.errors import TrialCrashed
 from oomtune.worker.build import user_code as code
 from oomtune.worker.data import sources
@@ -23,20 +23,22 @@ def check(order: WorkOrder) -> None:
 
 
 def _in_data(order: WorkOrder) -> bool:
-    made_up = order.dataset.synthetic
-    if made_up is None:
+    made_up = order.dataset
+    if not isinstance(made_up, SyntheticData):
         return order.scan is not None and bool(order.scan.sequences)
     tensors = [tensor for side in (made_up.inputs, made_up.targets) for tensor in sources.by_name(side).values()]
     return any(_WORD in tensor.shape for tensor in tensors)
 
 
 def _in_model(order: WorkOrder) -> bool:
-    model = order.model
-    for key, name in (("model.builder", model.builder), ("model.train_step", model.train_step)):
-        if name is not None and code.takes_length(code.load(name, order.folder, key)):
-            return True
-    said = [model.args, *(layer.config for layer in model.layers)]
-    return _says_it(said if model.application is None else model.application.args)
+    match order.model:
+        case Builder(function=name, args=args) | TrainStep(factory=name, args=args):
+            return code.takes_length(code.load(name, order.folder, f"model.{order.model.kind}")) or _says_it(args)
+        case Application(args=args):
+            return _says_it(args)
+        case Layers(layers=layers):
+            return _says_it([layer.config for layer in layers])
+    return False
 
 
 def _says_it(value: Any) -> bool:

@@ -8,7 +8,18 @@ from typing import Any
 
 import keras
 
-from oomtune.domain import Application, Candidate, WorkOrder
+from oomtune.domain import (
+    Application,
+    Builder,
+    Candidate,
+    KerasFile,
+    Layers,
+    ModelVariant,
+    Script,
+    SyntheticData,
+    TrainStep,
+    WorkOrder,
+)
 from oomtune.errors import TrialCrashed
 from oomtune.keras.remat import NONE, rematerialise
 from oomtune.worker.build import layers
@@ -28,8 +39,8 @@ def build(order: WorkOrder, candidate: Candidate, *, any_length: bool = False) -
     """The model under the candidate's precision policy, compiled as the spec says; with `any_length` one that takes
     samples of other lengths too."""
     floatx = keras.config.floatx()
-    if order.model.builder is not None:
-        code.load(order.model.builder, order.folder, "model.builder")
+    if isinstance(order.model, Builder):
+        code.load(order.model.function, order.folder, "model.builder")
     length.check(order)
     # After the import: whatever the module has set, this trial is the candidate's.
     keras.config.set_floatx(floatx)
@@ -43,7 +54,7 @@ def build(order: WorkOrder, candidate: Candidate, *, any_length: bool = False) -
     )
     model = made(blueprint)
     _check_precision(model, candidate.precision)
-    if order.model.gru_for_lstm:
+    if order.variant is ModelVariant.GRU_FOR_LSTM:
         model = cells.with_gru(model)
     if any_length:
         model = _opened(model, candidate.sequence_length)
@@ -70,8 +81,8 @@ def _check_precision(model: keras.Model, wanted: str) -> None:
 def _sequences(order: WorkOrder) -> frozenset[str] | None:
     """The inputs whose samples have the length under trial, by the spec or by what was read; None when none is said
     to have."""
-    if order.dataset.synthetic is not None:
-        inputs = sources.by_name(order.dataset.synthetic.inputs)
+    if isinstance(order.dataset, SyntheticData):
+        inputs = sources.by_name(order.dataset.inputs)
         names = [name for name, tensor in inputs.items() if "sequence_length" in tensor.shape]
     else:
         known = () if order.scan is None else order.scan.sequences
@@ -102,13 +113,17 @@ def _open_input(tensor: Any, length: int | None) -> Any:
 
 def made(blueprint: Blueprint) -> keras.Model:
     """The model as the spec describes it, under the policy that is set; compiled only if it comes so."""
-    if blueprint.spec.builder is not None:
-        return _from_builder(blueprint.spec.builder, blueprint)
-    if blueprint.spec.keras_file is not None:
-        return saved.build(blueprint)
-    if blueprint.spec.application is not None:
-        return _from_application(blueprint.spec.application, blueprint)
-    return layers.build(blueprint.spec.layers, blueprint.folder, blueprint.candidate)
+    match blueprint.spec:
+        case Builder() as builder:
+            return _from_builder(builder, blueprint)
+        case KerasFile() as file:
+            return saved.build(file, blueprint)
+        case Application() as application:
+            return _from_application(application, blueprint)
+        case Layers(layers=listed):
+            return layers.build(listed, blueprint.folder, blueprint.candidate)
+        case TrainStep() | Script():
+            raise ValueError("code that trains by itself also builds its model")
 
 
 def _from_application(application: Application, blueprint: Blueprint) -> keras.Model:
@@ -124,9 +139,10 @@ def _from_application(application: Application, blueprint: Blueprint) -> keras.M
         ) from None
 
 
-def _from_builder(name: str, blueprint: Blueprint) -> keras.Model:
+def _from_builder(spec: Builder, blueprint: Blueprint) -> keras.Model:
+    name = spec.function
     builder = code.load(name, blueprint.folder, "model.builder")
-    arguments = with_length(blueprint.spec.args, blueprint.candidate)
+    arguments = with_length(spec.args, blueprint.candidate)
     model = builder(**code.arguments_for(builder, arguments, blueprint.candidate, name))
     if not isinstance(model, keras.Model):
         raise TrialCrashed(

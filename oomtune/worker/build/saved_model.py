@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 
+from oomtune.domain import KerasFile
 from oomtune.errors import TrialCrashed
 from oomtune.spec.files import modules_in
 from oomtune.spec.saved_model import SHAPES, UNREADABLE, input_layers, read_config
@@ -22,25 +23,25 @@ _KEY = "model.keras_file"
 _POLICIES = ("DTypePolicy", "Policy")
 
 
-def build(blueprint: Blueprint) -> keras.Model:
+def build(file: KerasFile, blueprint: Blueprint) -> keras.Model:
     """The model of the file; of one that is compiled anew, how it was compiled is left aside."""
-    spec, folder, candidate = blueprint.spec, blueprint.folder, blueprint.candidate
-    path = Path(folder) / (spec.keras_file or "")
+    folder, candidate = blueprint.folder, blueprint.candidate
+    path = Path(folder) / file.path
     config = _read(path)
     if blueprint.compiled_anew:
         config.pop("compile_config", None)
         config.pop(hdf5.TRAINING, None)
     has_learnt = vocabularies.learnt(_objects(config), path, _KEY)
-    if not spec.allow_code:
+    if not file.allow_code:
         _refuse_code(config, path)
-    custom = _custom_objects(config, folder) if spec.allow_code else {}
+    custom = _custom_objects(config, folder) if file.allow_code else {}
     training = config.pop(hdf5.TRAINING, None)
     _set_precision(config, candidate.precision)
     was_fixed = None
     if candidate.sequence_length is not None:
         was_fixed = _set_length(config, candidate.sequence_length, blueprint.sequences)
     try:
-        model = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=not spec.allow_code)
+        model = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=not file.allow_code)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         if was_fixed:
             raise TrialCrashed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from weakref import WeakSet
 import keras
 import tensorflow as tf
 
-from oomtune.domain import TensorSpec, WorkOrder
+from oomtune.domain import NpyData, PythonData, SyntheticData, TensorSpec, WorkOrder
 from oomtune.errors import TrialCrashed
 from oomtune.keras.private_keras import compute_output_spec
 from oomtune.worker.build import outputs
@@ -76,12 +75,11 @@ def _at(order: WorkOrder, part: str, place: str = "") -> str:
     """Where this part of the samples comes from: the file, if there is one, and the entry of the spec. `place` is the
     line of the file, where that is known."""
     side, _, name = part.partition(".")
-    kinds = [entry.name for entry in dataclasses.fields(order.dataset) if entry.name != "tokenizer"]
-    kind = next((kind for kind in kinds if getattr(order.dataset, kind) is not None), "")
+    data = order.dataset
+    kind = "" if data is None else data.kind
     key = f"dataset.{kind}" if kind in ("python", "images", "text") else f"dataset.{kind}.{side}"
-    data = getattr(order.dataset, kind, None)
     paths = getattr(data, "paths", None) or getattr(data, "path", None)
-    if kind == "npy":
+    if isinstance(data, NpyData):
         of_side = getattr(data, side)
         paths = of_side.get(name) if isinstance(of_side, dict) else of_side
     file = paths[0] if isinstance(paths, tuple) else paths
@@ -121,7 +119,7 @@ def _check_input(order: WorkOrder, tensor: Any, part: str, given: Any) -> None:
             hint="set dataset.tokenizer: {split: none}, so that text stays what it is",
         )
     if not _alike(shape, expected):
-        batched = order.dataset.python is not None and _alike(shape[1:], expected)
+        batched = isinstance(order.dataset, PythonData) and _alike(shape[1:], expected)
         raise TrialCrashed(
             f"{_at(order, part)} has samples of {_shown(shape)}, and the model takes {_shown(expected)}",
             hint="it seems to give batches, and samples are wanted: return dataset.unbatch()"
@@ -143,8 +141,7 @@ def _check_batch_size(order: WorkOrder, network: keras.Model) -> None:
 
 
 def _model_key(order: WorkOrder) -> str:
-    ways = ("builder", "keras_file", "application", "layers")
-    return next((f"model.{way}" for way in ways if getattr(order.model, way)), "model")
+    return f"model.{order.model.kind}"
 
 
 def _check_tokens(order: WorkOrder, network: keras.Model, tensor: Any, part: str) -> None:
@@ -167,7 +164,8 @@ def _check_tokens(order: WorkOrder, network: keras.Model, tensor: Any, part: str
 
 
 def _most_tokens(order: WorkOrder) -> str:
-    learned = order.dataset.tokenizer.vectorization is not None
+    tokenizer = getattr(order.dataset, "tokenizer", None)
+    learned = tokenizer is not None and tokenizer.vectorization is not None
     return f"dataset.tokenizer.{'TextVectorization.max_tokens' if learned else 'max'}"
 
 
@@ -244,7 +242,7 @@ def _range(order: WorkOrder, part: str) -> tuple[int, int]:
     if order.scan is not None:
         return order.scan.ranges.get(part, (0, 0))
     side, _, name = part.partition(".")
-    tensors = getattr(order.dataset.synthetic, side, None)
+    tensors = getattr(order.dataset, side, None) if isinstance(order.dataset, SyntheticData) else None
     tensor = tensors.get(name) if isinstance(tensors, dict) else tensors
     if not isinstance(tensor, TensorSpec) or "int" not in tensor.dtype or tensor.max is None:
         return 0, 0

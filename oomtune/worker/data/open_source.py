@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from oomtune.domain import DatasetSpec
+from oomtune.domain import (
+    CsvData,
+    DatasetSpec,
+    ImagesData,
+    JsonlData,
+    NpyData,
+    NpzData,
+    PythonData,
+    SyntheticData,
+    TextData,
+    TfdsData,
+    TfrecordData,
+)
 from oomtune.worker.data.arrays import npy_source, npz_source
 from oomtune.worker.data.images import images_source
 from oomtune.worker.data.source import Bounds, Source
@@ -12,26 +24,27 @@ from oomtune.worker.data.tfrecord import tfrecord_source
 from oomtune.worker.data.user_function import python_source
 
 
-def open_source(dataset: DatasetSpec, folder: str, bounds: Bounds | None = None) -> Source:  # noqa: PLR0911
+def open_source(dataset: DatasetSpec, folder: str, bounds: Bounds | None = None) -> Source:  # noqa: C901, PLR0911
     """The dataset, opened but not read, except for arrays. Synthetic data is made for a candidate and has no source."""
     bounds = bounds or Bounds()
     match dataset:
-        case DatasetSpec(npz=data) if data is not None:
-            return npz_source(data, folder)
-        case DatasetSpec(npy=data) if data is not None:
-            return npy_source(data, folder)
-        case DatasetSpec(csv=data) if data is not None:
-            return csv_source(data, dataset.tokenizer, folder, bounds)
-        case DatasetSpec(jsonl=data) if data is not None:
-            return jsonl_source(data, dataset.tokenizer, folder, bounds)
-        case DatasetSpec(text=data) if data is not None:
-            return text_source(data, dataset.tokenizer, folder, bounds)
-        case DatasetSpec(tfrecord=data) if data is not None:
-            return tfrecord_source(data, dataset.tokenizer, folder, bounds)
-        case DatasetSpec(images=data) if data is not None:
-            return images_source(data, folder, bounds)
-        case DatasetSpec(python=data) if data is not None:
-            return python_source(data, folder, bounds)
-        case DatasetSpec(tfds=data) if data is not None:
-            return tfds_source(data, dataset.tokenizer, folder, bounds)
-    raise ValueError("synthetic data is made for a candidate; there is nothing to open")
+        case NpzData():
+            return npz_source(dataset, folder)
+        case NpyData():
+            return npy_source(dataset, folder)
+        case CsvData():
+            return csv_source(dataset, dataset.tokenizer, folder, bounds)
+        case JsonlData():
+            return jsonl_source(dataset, dataset.tokenizer, folder, bounds)
+        case TextData():
+            return text_source(dataset, dataset.tokenizer, folder, bounds)
+        case TfrecordData():
+            return tfrecord_source(dataset, dataset.tokenizer, folder, bounds)
+        case ImagesData():
+            return images_source(dataset, folder, bounds)
+        case PythonData():
+            return python_source(dataset.function, folder, bounds)
+        case TfdsData():
+            return tfds_source(dataset, dataset.tokenizer, folder, bounds)
+        case SyntheticData():
+            raise ValueError("synthetic data is made for a candidate; there is nothing to open")

@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from oomtune.domain import Candidate, Scan, SyntheticData, Tensors, TensorSpec, WorkOrder
+from oomtune.domain import (
+    Candidate,
+    NpyData,
+    NpzData,
+    PythonData,
+    Scan,
+    SyntheticData,
+    Tensors,
+    TensorSpec,
+    TfdsData,
+    WorkOrder,
+)
 from oomtune.keras import bucketing
 from oomtune.worker.data import sources
 from oomtune.worker.data import worst_rows as worst
@@ -78,8 +89,8 @@ def _lengths(scan: Scan, boundaries: Sequence[int], sizes: Sequence[int]) -> Any
 
 def _samples(order: WorkOrder, candidate: Candidate) -> tuple[Any, ...]:
     count = min(candidate.batch_size, _MOST_ROWS)
-    if order.dataset.synthetic is not None:
-        return _synthetic(order.dataset.synthetic, candidate, count)
+    if isinstance(order.dataset, SyntheticData):
+        return _synthetic(order.dataset, candidate, count)
     assert order.scan is not None, "data that is not made up is read before the first trial"
     return _worst_samples(order.scan.rows_path).at(count, candidate.sequence_length)
 
@@ -95,7 +106,7 @@ def _with_what_training_keeps(batches: tf.data.Dataset, order: WorkOrder) -> tf.
     On the CPU these come out of the same limit. Beside a card they take the host's memory: arrays as NumPy has them. A
     CPU that stands in for a card has no other memory for what TensorFlow makes, so none of that is made there.
     """
-    if order.dataset.synthetic is not None:
+    if isinstance(order.dataset, SyntheticData):
         return batches
     if not _own:
         _own.append(_kept(order))
@@ -113,8 +124,8 @@ class _Kept:
 
 def _kept(order: WorkOrder) -> _Kept:
     dataset, stands_in = order.dataset, order.device.stands_in_for is not None
-    files, own = dataset.npz or dataset.npy, dataset.python or dataset.tfds
-    if files is None and (own is None or stands_in):
+    own = isinstance(dataset, PythonData | TfdsData) and not stands_in
+    if dataset is None or not (own or isinstance(dataset, NpzData | NpyData)):
         return _Kept()  # other files are streamed: nothing of them is kept
     source = sources.open_source(dataset, order.folder)
     if source.held is None:

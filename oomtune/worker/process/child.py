@@ -19,7 +19,18 @@ import keras  # noqa: F401
 import tensorflow as tf  # noqa: F401
 from pydantic import TypeAdapter
 
-from oomtune.domain import InspectOrder, RaisedError, Reply, Scan, ScanOrder, WorkOrder, runs_users_code
+from oomtune.domain import (
+    InspectOrder,
+    PythonData,
+    RaisedError,
+    Reply,
+    Scan,
+    ScanOrder,
+    Script,
+    TrainStep,
+    WorkOrder,
+    runs_users_code,
+)
 from oomtune.errors import OomtuneError
 from oomtune.worker.build import inspection
 from oomtune.worker.data import sources
@@ -93,7 +104,7 @@ def _answer(word: str, order: Any, scratch: str, mouth: _Mouth) -> NoReturn:
 
 def _scanned(order: ScanOrder, scratch: Path) -> Scan:
     note, rows = scratch / "so_far.json", Path(order.rows_path)
-    if order.dataset.python is not None:
+    if isinstance(order.dataset, PythonData):
         guard.keep_writes_in(scratch, rows.parent)
 
     def tell(samples: int, share: float) -> None:
@@ -116,12 +127,13 @@ def _perform(order: WorkOrder, progress: Progress, mouth: _Mouth) -> NoReturn:
         stall.watch(order, on_stall=reply)
         if runs_users_code(order.model, order.dataset):
             guard.keep_writes_in(Path(order.scratch))
-        if order.model.script is not None:
-            script.run(order, progress, reply)
-        elif order.model.train_step is not None:
-            loop.run(order, progress)
-        else:
-            training.run(order, progress)
+        match order.model:
+            case Script():
+                script.run(order, progress, reply)
+            case TrainStep():
+                loop.run(order, progress)
+            case _:
+                training.run(order, progress)
     except BaseException as error:  # noqa: BLE001 - whatever the user's code raises has to cross the pipe
         reply(error)
     reply()

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from oomtune.domain import DatasetSpec, Purpose, Stage, WorkOrder
+from oomtune.domain import Purpose, Stage, TrainStep, WorkOrder
 from oomtune.errors import TrialCrashed
 from oomtune.worker.build import length_use as length
 from oomtune.worker.build import user_code as code
@@ -74,19 +74,20 @@ def _first_step(order: WorkOrder, step: Step, given: tuple[Any, ...]) -> Any:
             raise
         inputs, targets, *_ = given if len(given) > 1 else given[0]
         raise TrialCrashed(
-            f"{_KEY}: {order.model.train_step} failed in its first step: {type(error).__name__}: {reason(error)}",
+            f"{_KEY}: {train_step_of(order).factory} failed in its first step: {type(error).__name__}: {reason(error)}",
             hint=f"{agreement.given_shapes(order, inputs, targets)}; are these what the step takes?",
         ) from error
 
 
 def _made(order: WorkOrder) -> tuple[Step, Step | None]:
     """The step that the factory returns, and the validation step if it returns a pair."""
-    name = order.model.train_step or ""
+    train_step = train_step_of(order)
+    name = train_step.factory
     factory = code.load(name, order.folder, _KEY)
     length.check(order)
     candidate = order.trial.candidate
     keras.config.set_dtype_policy(candidate.precision)  # whatever the module has set
-    made = factory(**code.arguments_for(factory, with_length(order.model.args, candidate), candidate, name))
+    made = factory(**code.arguments_for(factory, with_length(train_step.args, candidate), candidate, name))
     step, validate = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not callable(step) or not (validate is None or callable(validate)):
         raise TrialCrashed(
@@ -94,6 +95,11 @@ def _made(order: WorkOrder) -> tuple[Step, Step | None]:
             hint="return a function that runs one step, or a pair of that and one that validates",
         )
     return step, validate
+
+
+def train_step_of(order: WorkOrder) -> TrainStep:
+    assert isinstance(order.model, TrainStep), "only a train_step is run here"
+    return order.model
 
 
 def _kinds(made: Any) -> str:
@@ -109,7 +115,7 @@ def _feeder(order: WorkOrder, step: Step) -> Iterator[tuple[Any, ...]]:
     if takes == 0:
         while True:
             yield ()
-    if order.dataset == DatasetSpec():
+    if order.dataset is None:
         raise TrialCrashed(
             f"{_KEY}: the step takes {takes} argument{'s' * (takes > 1)}, and the spec has no dataset to fill them",
             hint="add a dataset, or make the batch inside the factory",
@@ -124,7 +130,7 @@ def _feeder(order: WorkOrder, step: Step) -> Iterator[tuple[Any, ...]]:
 
 def _takes_too_many(order: WorkOrder, takes: int) -> TrialCrashed:
     return TrialCrashed(
-        f"{_KEY}: the step of {order.model.train_step} takes {takes} arguments, more than there are to give",
+        f"{_KEY}: the step of {train_step_of(order).factory} takes {takes} arguments, more than there are to give",
         hint="it is given nothing, the batch, or its inputs and its targets; make the rest inside the factory",
     )
 

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import keras
 import tensorflow as tf
 
-from oomtune.domain import Finding, Purpose, Stage, WorkOrder
+from oomtune.domain import Finding, Purpose, Script, Stage, WorkOrder
 from oomtune.errors import OomtuneError, TrialCrashed
 from oomtune.keras import own_loop as stepping
 from oomtune.spec.script_source import fits_of_one_model
@@ -44,8 +44,7 @@ Finish = Callable[..., NoReturn]
 
 def run(order: WorkOrder, progress: Progress, reply: Finish) -> None:
     """Run the script; returns only when it has ended by itself, which is all the training there is."""
-    script, candidate = order.model.script, order.trial.candidate
-    assert script is not None, "asked only for a script"
+    script, candidate = script_of(order), order.trial.candidate
     progress.batch_size = candidate.batch_size
     progress.stage = Stage.BUILD
     path = (Path(order.folder) / script.path).resolve()
@@ -81,6 +80,11 @@ def run(order: WorkOrder, progress: Progress, reply: Finish) -> None:
     steps.tell_of_other_batches()
     progress.peak_bytes = device.memory(order)[1]
     progress.stage = Stage.DONE
+
+
+def script_of(order: WorkOrder) -> Script:
+    assert isinstance(order.model, Script), "only a script is run here"
+    return order.model
 
 
 def _said(order: WorkOrder) -> str:
@@ -124,8 +128,7 @@ class _Steps:
     @property
     def goes_on(self) -> bool:
         """Is there another `fit` to measure after this one?"""
-        script = self.order.model.script
-        return script is not None and self.fits_ended + 1 < script.fits
+        return self.fits_ended + 1 < script_of(self.order).fits
 
     def fit_ended(self) -> None:
         """What comes next counts with its peak, or by not fitting. Time, and what grows from step to step, are those
@@ -146,8 +149,8 @@ class _Steps:
     def tell_of_other_batches(self) -> None:
         """What was measured is the script as it is. That it trains on other batches than it was told is no failure of
         the trial, but the user should know."""
-        script, asked = self.order.model.script, self.order.trial.candidate.batch_size
-        if script is None or self.samples in (0, asked):
+        script, asked = script_of(self.order), self.order.trial.candidate.batch_size
+        if self.samples in (0, asked):
             return
         given = [argument for argument in script.args if "{batch_size}" in argument]
         after = [before for before, argument in pairwise(script.args) if argument == "{batch_size}"]
@@ -162,8 +165,8 @@ class _Steps:
 
     def tell_of_other_fits(self) -> None:
         """A model that is made trainable and fitted again needs more than in its first `fit`."""
-        script = self.order.model.script
-        if script is None or script.fits > 1 or not self.in_fit:
+        script = script_of(self.order)
+        if script.fits > 1 or not self.in_fit:
             return
         written = fits_of_one_model((Path(self.order.folder) / script.path).read_bytes())
         if written > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from oomtune.domain import Finding, Purpose, Stage, WorkOrder
+from oomtune.domain import Finding, Purpose, Stage, SyntheticData, WorkOrder
 from oomtune.errors import LossNotFinite
 from oomtune.worker.process import device
 from oomtune.worker.process.progress import Progress
@@ -80,7 +80,7 @@ class Witness:
             self.progress.loss_was_finite = True
             return
         precision = self.order.trial.candidate.precision
-        if precision == "float32" and self.progress.loss_was_finite and self.order.dataset.synthetic is not None:
+        if precision == "float32" and self.progress.loss_was_finite and isinstance(self.order.dataset, SyntheticData):
             self._diverged(loss)
             return
         raise LossNotFinite(

@@ -12,7 +12,20 @@ from typing import Any
 import pytest
 
 from oomtune.commands.prepare import deciding_files, with_its_data
-from oomtune.domain import Anatomy, Budget, Candidate, Held, Kind, Outcome, Phase, ProbeSpec, Purpose, Trial
+from oomtune.domain import (
+    Anatomy,
+    Budget,
+    Candidate,
+    Held,
+    Kind,
+    ModelVariant,
+    Outcome,
+    Phase,
+    ProbeSpec,
+    Purpose,
+    TrainStep,
+    Trial,
+)
 from oomtune.domain.observer import SilentObserver
 from oomtune.spec import load_spec
 from oomtune.trials.local import ForkRunner
@@ -135,7 +148,7 @@ def test_where_a_step_has_no_inside_its_parts_are_computed_and_said_to_be(
 def test_a_step_of_the_users_own_is_seen_into_too(host: WorkerHost, tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text(STEPS)
     spec = small_probe_spec(tmp_path)
-    model = dataclasses.replace(spec.model, layers=(), train_step="steps:make")
+    model = TrainStep(factory="steps:make")
     found = anatomy(host, dataclasses.replace(spec, model=model), 2048)
     weights = 4 * (64 * 256 + 256 + 257)
     assert sizes(found)[Held.WEIGHTS] == weights
@@ -145,7 +158,7 @@ def test_a_step_of_the_users_own_is_seen_into_too(host: WorkerHost, tmp_path: Pa
 
 
 def with_gru(spec: ProbeSpec) -> ProbeSpec:
-    return dataclasses.replace(spec, model=dataclasses.replace(spec.model, gru_for_lstm=True))
+    return dataclasses.replace(spec, variant=ModelVariant.GRU_FOR_LSTM)
 
 
 def test_a_gru_takes_the_place_of_each_lstm(host: WorkerHost) -> None:

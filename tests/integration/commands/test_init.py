@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from oomtune.commands.init.starter import from_model, from_script, starter
-from oomtune.domain import Inspection, InspectOrder, ModelSpec, TensorSpec
+from oomtune.domain import Builder, Inspection, InspectOrder, TensorSpec
 from oomtune.spec import load_spec
 from oomtune.spec.script_source import fits_of_one_model
 from oomtune.worker.build import inspection
@@ -185,9 +185,7 @@ def test_a_model_is_seen_with_the_lengths_and_the_batch_that_it_takes(
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def seen(function: str) -> Inspection:
-        order = InspectOrder(
-            model=ModelSpec(builder=f"seen_nets:{function}"), folder=str(tmp_path), sequence_length=137
-        )
+        order = InspectOrder(model=Builder(function=f"seen_nets:{function}"), folder=str(tmp_path), sequence_length=137)
         return inspection.inspect(order)
 
     assert seen("positions").lengths == (64,)

@@ -35,6 +35,7 @@ from oomtune.domain import (
     Phase,
     Point,
     ProbeSpec,
+    TrainStep,
     Trial,
     TrialError,
 )
@@ -208,7 +209,7 @@ def test_what_a_spec_has_already_is_no_remedy() -> None:
 
 def test_code_that_trains_itself_is_offered_only_what_applies() -> None:
     spec = small_probe_spec()
-    model = dataclasses.replace(spec.model, layers=(), train_step="steps:make")
+    model = TrainStep(factory="steps:make")
     found = variations(dataclasses.replace(spec, model=model), Candidate(batch_size=8), ANATOMY, None)
     assert [list(one.entries) for one in found if not one.not_for] == [["search.precision"], ["search.precision"]]
 

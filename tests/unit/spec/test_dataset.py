@@ -35,7 +35,9 @@ def loaded(folder: Path, dataset: dict[str, Any]) -> domain.DatasetSpec:
     values = small_spec(dataset=dataset)
     jsonschema.validate(values, json_schema())
     (folder / "model.yaml").write_text(yaml.safe_dump(values))
-    return load_spec(folder / "model.yaml").spec.dataset
+    dataset_spec = load_spec(folder / "model.yaml").spec.dataset
+    assert dataset_spec is not None
+    return dataset_spec
 
 
 def problems(folder: Path, dataset: dict[str, Any]) -> list[str]:
@@ -71,19 +73,17 @@ def problems(folder: Path, dataset: dict[str, Any]) -> list[str]:
 )
 def test_each_form_is_accepted_and_travels_to_the_worker_unchanged(folder: Path, dataset: dict[str, Any]) -> None:
     spec = loaded(folder, dataset)
-    adapter = TypeAdapter(domain.DatasetSpec)
+    adapter: TypeAdapter[domain.DatasetSpec] = TypeAdapter(domain.DatasetSpec)
     assert adapter.validate_json(adapter.dump_json(spec)) == spec
-    kind = next(iter(dataset))
-    assert getattr(spec, kind) is not None
+    assert spec.kind == next(iter(dataset))
 
 
 def test_what_is_left_out_has_its_default(folder: Path) -> None:
-    spec = loaded(folder, {"text": {"path": "a.txt"}})
-    assert spec.text == domain.TextData(paths=("a.txt",), targets="next")
-    assert spec.tokenizer == domain.Tokenizer(split="words", max=20_000)
-    npz = loaded(folder, {"npz": {"path": ["a.npz", "b.npz"]}}).npz
+    words = domain.Tokenizer(split="words", max=20_000)
+    text = loaded(folder, {"text": {"path": "a.txt"}})
+    assert text == domain.TextData(paths=("a.txt",), targets="next", tokenizer=words)
+    npz = loaded(folder, {"npz": {"path": ["a.npz", "b.npz"]}})
     assert npz == domain.NpzData(paths=("a.npz", "b.npz"), inputs="x", targets="y")
-    assert npz is not None
 
 
 def test_a_pattern_stands_for_files_in_order_each_once(folder: Path) -> None:

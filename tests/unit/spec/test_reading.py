@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from oomtune.domain import Objective
+from oomtune.domain import Layers, Objective
 from oomtune.errors import SpecProblem, UsageProblem
 from oomtune.spec import json_schema, load_spec
 from tests.support.cli import ROOT
@@ -206,6 +206,7 @@ def test_an_override_beats_the_spec_and_is_named_when_it_is_wrong() -> None:
 
 def test_a_number_in_an_override_is_a_place_in_a_list() -> None:
     loaded = load_spec(spec_with(), settings=["model.layers.1.Dense.units=7"])
+    assert isinstance(loaded.spec.model, Layers)
     assert loaded.spec.model.layers[1].config["units"] == 7
     assert len(loaded.spec.model.layers) == 4
     assert "--set model.layers.1" in problems(spec_with(), settings=["model.layers.1=7"])[0]

@@ -13,7 +13,7 @@ import h5py
 import keras
 import pytest
 
-from oomtune.domain import Candidate, ModelSpec
+from oomtune.domain import Candidate, KerasFile
 from oomtune.errors import SpecProblem, TrialCrashed
 from oomtune.spec import load_spec
 from oomtune.worker.build import saved_model as saved
@@ -57,14 +57,16 @@ def build(
     compiled_anew: bool = False,
     **candidate: Any,
 ) -> keras.Model:
+    file = KerasFile(path=path.name, allow_code=allow_code)
     return saved.build(
+        file,
         Blueprint(
-            spec=ModelSpec(keras_file=path.name, allow_code=allow_code),
+            spec=file,
             folder=str(path.parent),
             candidate=Candidate(batch_size=4, **candidate),
             sequences=sequences,
             compiled_anew=compiled_anew,
-        )
+        ),
     )
 
 

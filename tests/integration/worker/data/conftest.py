@@ -24,7 +24,7 @@ def dataset(tmp_path: Path) -> Callable[..., DatasetSpec]:
 
     def made(**section: Any) -> DatasetSpec:
         assert list(wrong_in_dataset(section, tmp_path)) == []
-        adapter = TypeAdapter(DatasetSpec)
+        adapter: TypeAdapter[DatasetSpec] = TypeAdapter(DatasetSpec)
         spec = dataset_spec(Dataset.model_validate(section))
         assert adapter.validate_json(adapter.dump_json(spec)) == spec
         return spec

@@ -14,9 +14,10 @@ from oomtune.domain import (
     Candidate,
     DatasetSpec,
     JsonlData,
-    ModelSpec,
+    Layers,
     NpyData,
     Purpose,
+    PythonData,
     Scan,
     TrainingSpec,
     Trial,
@@ -27,8 +28,8 @@ from oomtune.errors import TrialCrashed
 from oomtune.worker.data import agreement
 from tests.support.specs import CPU
 
-JSONL = DatasetSpec(jsonl=JsonlData(paths=("a.jsonl",), inputs="x", targets="y"))
-NPY = DatasetSpec(npy=NpyData(inputs={"left": ("l.npy",), "right": ("r.npy",)}, targets={"one": ("1.npy",)}))
+JSONL = JsonlData(paths=("a.jsonl",), inputs="x", targets="y")
+NPY = NpyData(inputs={"left": ("l.npy",), "right": ("r.npy",)}, targets={"one": ("1.npy",)})
 SPARSE = "sparse_categorical_crossentropy"
 
 
@@ -60,7 +61,7 @@ def said(
     order = WorkOrder(
         trial=Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=batch_size)),
         folder="/here",
-        model=ModelSpec(),
+        model=Layers(layers=()),
         dataset=data,
         training=TrainingSpec(run_eagerly=run_eagerly),
         settings=TrialSettings(),
@@ -140,7 +141,7 @@ def test_a_model_for_one_batch_size_says_which_to_search() -> None:
     vectors = np.zeros((2, 4), "float32")
     assert said(stateful, LABELS, {}, inputs=vectors, batch_size=16) == ""
     found = said(stateful, LABELS, {}, inputs=vectors, batch_size=2)
-    assert found == "model: the model takes batches of 16 only, not of 2 | set search.batch_size: 16"
+    assert found == "model.layers: the model takes batches of 16 only, not of 2 | set search.batch_size: 16"
 
 
 class Own(keras.Model):  # type: ignore[misc]  # Keras ships no types
@@ -208,7 +209,7 @@ def test_each_of_several_outputs_is_held_against_its_own_targets(as_dict: bool, 
 
 
 def test_inputs_and_targets_in_tuples_go_by_their_places() -> None:
-    tokens, data = np.zeros((2, 4), "int32"), DatasetSpec(python="own:load")
+    tokens, data = np.zeros((2, 4), "int32"), PythonData(function="own:load")
     network = model([SPARSE, SPARSE], names=("one", "other"))
     fits = {"inputs.0": (0, 9), "inputs.1": (0, 19), "targets.0": (0, 2), "targets.1": (0, 1)}
 
@@ -228,7 +229,7 @@ def test_inputs_and_targets_in_tuples_go_by_their_places() -> None:
 def test_weights_are_one_number_where_the_loss_is() -> None:
     for shape in ((2,), (2, 1)):
         assert said(model(), LABELS, {}, weights=np.zeros(shape, "float32")) == ""
-    found = said(model(), LABELS, {}, DatasetSpec(python="own:load"), weights=np.zeros((2, 5), "float32"))
+    found = said(model(), LABELS, {}, PythonData(function="own:load"), weights=np.zeros((2, 5), "float32"))
     assert found.startswith("dataset.python has weights of [5] for samples whose loss is one number | ")
 
 

@@ -14,9 +14,8 @@ import pytest
 from oomtune.domain import (
     Budget,
     Candidate,
-    DatasetSpec,
     Device,
-    ModelSpec,
+    Layers,
     NpzData,
     Purpose,
     Scan,
@@ -45,13 +44,13 @@ def test_arrays_lie_in_the_hosts_memory_beside_a_card_and_in_the_devices_otherwi
 ) -> None:
     monkeypatch.setattr(data, "_own", [])
     np.savez(tmp_path / "a.npz", x=np.zeros((10, 3), "float32"), y=np.zeros(10, "float32"))
-    dataset = DatasetSpec(npz=NpzData(paths=("a.npz",), inputs="x", targets="y"))
+    dataset = NpzData(paths=("a.npz",), inputs="x", targets="y")
     found, samples = sources.scan(dataset, str(tmp_path), lambda count, share: None)
     worst.save(samples, found.sequences, tmp_path / "rows.npz")
     order = WorkOrder(
         trial=Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=4)),
         folder=str(tmp_path),
-        model=ModelSpec(),
+        model=Layers(layers=()),
         dataset=dataset,
         training=TrainingSpec(),
         settings=TrialSettings(),
@@ -87,7 +86,7 @@ def test_what_a_scan_leaves_that_is_killed_is_cleaned_up(tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     np.savez(tmp_path / "a.npz", x=np.zeros((10, 3), "float32"), y=np.zeros(10, "float32"))
-    dataset = DatasetSpec(npz=NpzData(paths=("a.npz",), inputs="x", targets="y"))
+    dataset = NpzData(paths=("a.npz",), inputs="x", targets="y")
     found, samples = sources.scan(dataset, str(tmp_path), lambda count, share: None)
     (tmp_path / "scans").mkdir()
     monkeypatch.setattr(np, "savez", killed)
