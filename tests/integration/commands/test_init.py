@@ -8,7 +8,7 @@ import keras
 import pytest
 import yaml
 
-from oomtune.commands.init.starter import from_model, from_script, starter
+from oomtune.commands.init import example_spec, spec_from_model, spec_from_script
 from oomtune.domain import Builder, Inspection, InspectOrder, TensorSpec
 from oomtune.spec import load_spec
 from oomtune.spec.script_source import fits_of_one_model
@@ -123,20 +123,20 @@ def test_a_spec_for_a_script_finds_its_options_and_probes_as_it_is(cli: Cli) -> 
         SCRIPT.replace("given =", "parser.add_argument('--data', required=True)\ngiven =")
     )
     ran = cli("init", "fed.py")
-    assert (ran.code, ran.err) == (0, "oomtune: fed.py requires --data: set what begins with SET_ in fed.yaml\n")
+    assert (ran.code, ran.err) == (0, "oomtune: fed.py requires --data: fill in the SET_ values in fed.yaml\n")
 
 
 def test_a_script_with_commands_of_its_own_says_so_in_the_spec() -> None:
     text = (
         "sub = p.add_subparsers()\nt = sub.add_parser('train')\nt.add_argument('--batch-size')\nsub.add_parser('eval')"
     )
-    made = from_script("t.yaml", "t.py", text)
+    made = spec_from_script("t.yaml", "t.py", text)
     assert made is not None
-    assert "# It has commands of its own, train, eval: put the one that trains first in args." in made.text
+    assert "# The script has subcommands (train, eval): put the one that trains first in args." in made.text
 
 
 def test_a_spec_for_nothing_at_all_is_whole() -> None:
-    spec = load_spec(yaml.safe_load(starter("model.yaml"))).spec
+    spec = load_spec(yaml.safe_load(example_spec("model.yaml"))).spec
     assert spec.space.sequence_lengths == (64, 128, 256)
 
 
@@ -169,7 +169,7 @@ def test_what_was_seen_of_lengths_batches_and_losses_is_written() -> None:
         lengths=(64,),
         batch_size=16,
     )
-    written = yaml.safe_load(from_model("m.yaml", "keras_file", "m.keras", seen))
+    written = yaml.safe_load(spec_from_model("m.yaml", "keras_file", "m.keras", seen))
     assert written["search"]["batch_size"] == 16
     assert written["search"]["sequence_length"] == [64]
     assert written["dataset"]["synthetic"]["targets"] == {
@@ -202,7 +202,7 @@ def test_names_that_yaml_would_read_as_something_else_are_quoted() -> None:
         activations={"x": "sigmoid"},
         compiled=False,
     )
-    written = yaml.safe_load(from_model("m.yaml", "keras_file", "my model.keras", seen))
+    written = yaml.safe_load(spec_from_model("m.yaml", "keras_file", "my model.keras", seen))
     assert set(written["dataset"]["synthetic"]["inputs"]) == {"yes", "a: b"}
     assert written["model"]["keras_file"] == "my model.keras"
     assert written["training"]["loss"] == "binary_crossentropy"
@@ -215,7 +215,7 @@ def test_outputs_with_other_activations_get_a_loss_each() -> None:
         activations={"kind": "softmax", "tags": "sigmoid", "size": "linear"},
         compiled=False,
     )
-    written = yaml.safe_load(from_model("m.yaml", "builder", "nets:build", seen))
+    written = yaml.safe_load(spec_from_model("m.yaml", "builder", "nets:build", seen))
     assert written["training"]["loss"] == {
         "kind": "sparse_categorical_crossentropy",
         "tags": "binary_crossentropy",
@@ -227,7 +227,7 @@ def test_outputs_with_other_activations_get_a_loss_each() -> None:
 
 def test_a_script_is_read_and_not_run() -> None:
     text = "raise SystemExit\nparser.add_argument('--batch-size')"
-    made = from_script("t.yaml", "t.py", text)
+    made = spec_from_script("t.yaml", "t.py", text)
     assert made is not None
     assert "{batch_size}" in made.text
 
@@ -243,7 +243,7 @@ def test_a_script_is_read_and_not_run() -> None:
     ],
 )
 def test_how_often_a_script_fits_is_seen_in_its_text(lines: str, fits: int) -> None:
-    made = from_script("t.yaml", "t.py", f"parser.add_argument('--batch-size')\n{lines}")
+    made = spec_from_script("t.yaml", "t.py", f"parser.add_argument('--batch-size')\n{lines}")
     assert made is not None
     assert (f"# fits: {fits} " in made.text) == (fits > 1)
     assert fits_of_one_model(lines) == fits
@@ -291,7 +291,7 @@ def test_how_often_a_script_fits_is_seen_in_its_text(lines: str, fits: int) -> N
 def test_what_a_script_requires_is_filled_in_or_left_to_the_user_in_plain_sight(
     lines: str, args: list[str], unset: tuple[str, ...]
 ) -> None:
-    made = from_script("t.yaml", "t.py", lines)
+    made = spec_from_script("t.yaml", "t.py", lines)
     assert made is not None
     assert yaml.safe_load(made.text)["model"]["script"]["args"] == args
     assert made.unset == unset
