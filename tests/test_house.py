@@ -70,7 +70,6 @@ MAY_IMPORT = {
     ),
     "oomtune.commands": ENGINE,
     "oomtune.commands.report": (*ENGINE, "oomtune.report"),
-    "oomtune.commands.doctor": (*ENGINE, "oomtune.report"),
     "oomtune.report": (
         "oomtune.diagnosis",
         "oomtune.domain",

@@ -13,10 +13,10 @@ import typer
 
 from oomtune.cli import completion as completing
 from oomtune.cli import options
-from oomtune.cli.check_files import CheckFiles
 from oomtune.errors import OomtuneError, OutputNotWritable
 
 if TYPE_CHECKING:
+    from oomtune.commands.report import CheckFiles
     from oomtune.domain import CheckResult
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A tuned config, or a spec.", show_default=False)]
@@ -86,6 +86,8 @@ def command(
     memory than it may, 5 another device, a card that can't be decided on here, no TensorFlow or a file that can't be
     written, 6 the model or data is broken, 130 interrupted.
     """
+    from oomtune.commands.report import CheckFiles
+
     files = CheckFiles(junit=junit, summary=summary, code_quality=code_quality)
     files.check(file, force=force)
     if against is not None:
@@ -110,7 +112,7 @@ def command(
             result = run_check(file, wanted, observer)
     from oomtune.report.pipelines import told_of
 
-    files.write(told_of(result))
+    _annotate(files.write(told_of(result)))
     return _tell(result, as_json=as_json, no_color=no_color)
 
 
@@ -123,8 +125,13 @@ def _errors_told(file: Path, files: CheckFiles) -> Iterator[None]:
         from oomtune.report.pipelines import told_of_error
 
         with contextlib.suppress(OutputNotWritable):  # the first error is the one to tell
-            files.write(told_of_error(str(file), error))
+            _annotate(files.write(told_of_error(str(file), error)))
         raise
+
+
+def _annotate(annotation: str | None) -> None:
+    if annotation is not None:
+        print(annotation, file=sys.stderr)
 
 
 def _tell(result: CheckResult, *, as_json: bool, no_color: bool) -> int:

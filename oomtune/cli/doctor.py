@@ -41,15 +41,23 @@ def command(
 
     Exit codes: 0 a probe can run here, 5 something would stop it.
     """
-    from oomtune.commands.doctor import checkup, request_for
+    from oomtune.commands.doctor import device_request, examine_machine
 
     memory_limit, like = options.one_limit(context, memory_limit, like)
-    request = request_for(device, memory_limit, like, settings or ())
+    request = device_request(device, memory_limit, like, settings or ())
     console = options.console_for("stderr", no_color=no_color)
     with contextlib.nullcontext() if quiet else console.status("asking TensorFlow what it sees"):
-        found = checkup(request, every=verbose)
+        checkup = examine_machine(request, verbose=verbose)
     if as_json:
-        print(json.dumps(found.document()))
+        from oomtune.report.document import json_document
+
+        facts = [{"name": name, "value": value} for name, value in checkup.facts]
+        verdict = "ready" if checkup.can_probe else "not_ready"
+        print(
+            json.dumps(
+                json_document("doctor", checkup.exit_code, verdict, {"facts": facts, "summary": checkup.summary})
+            )
+        )
     else:
         from rich.table import Table
         from rich.text import Text
@@ -57,10 +65,10 @@ def command(
         table = Table(box=None, show_header=False, padding=(0, 1))
         table.add_column(style="dim", no_wrap=True)
         table.add_column()
-        for name, value in found.rows:
+        for name, value in checkup.facts:
             table.add_row(name, Text(value))
         console = options.console_for("stdout", no_color=no_color)
         console.print(table)
         console.print()
-        console.print(Text(found.sentence))
-    return found.exit_code
+        console.print(Text(checkup.summary))
+    return checkup.exit_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,7 +13,7 @@ from oomtune.cli import options
 from oomtune.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from oomtune.commands.report import Outputs
+    from oomtune.commands.report import ProbeFiles
     from oomtune.domain import ProbeResult
 
 
@@ -54,12 +54,12 @@ def command(
     Exit codes: 0 found and confirmed, 2 bad spec, 3 nothing fits, 5 the environment, 6 the model or data is broken,
     7 stopped by a limit, 130 interrupted (the same command goes on).
     """
-    from oomtune.commands.probe import ProbeOptions, run_probe
+    from oomtune.commands.probe import ProbeOptions, run_probe, script_spec
     from oomtune.storage.tuned import tuned_beside
 
     probed = _spec_path(words or []) if script is None else script
-    outputs = _outputs({".html": report, ".md": summary, ".xml": junit, ".csv": csv}, tensorboard)
-    outputs.check(force=force, others={probed: "what is probed", output or tuned_beside(probed): "the tuned config"})
+    files = _files({".html": report, ".md": summary, ".xml": junit, ".csv": csv}, tensorboard)
+    files.check(force=force, others={probed: "what is probed", output or tuned_beside(probed): "the tuned config"})
     memory_limit, like = options.one_limit(context, memory_limit, like)
     wanted = ProbeOptions(
         device=device,
@@ -75,24 +75,16 @@ def command(
         time_limit=time_limit,
     )
     with options.screen(quiet=quiet, verbose=verbose, no_color=no_color) as observer:
-        result = run_probe(probed if script is None else _script_spec(script, words or []), wanted, observer)
-    _write(outputs, result)
-    return _tell(result, as_json=as_json, no_color=no_color)
+        finished = run_probe(probed if script is None else script_spec(script, words or []), wanted, observer)
+    files.write(finished)
+    return _tell(finished.result, as_json=as_json, no_color=no_color)
 
 
-def _outputs(asked: dict[str, Path | None], tensorboard: Path | None) -> Outputs:
-    """The files that were asked for, each as its kind."""
-    from oomtune.commands.report import RENDERINGS, Outputs
+def _files(paths: dict[str, Path | None], tensorboard: Path | None) -> ProbeFiles:
+    from oomtune.commands.report import RENDERINGS, ProbeFiles
 
-    files = [(path, RENDERINGS[suffix]) for suffix, path in asked.items() if path is not None]
-    return Outputs(files=files, tensorboard=tensorboard)
-
-
-def _write(outputs: Outputs, result: ProbeResult) -> None:
-    from oomtune.commands.report import just_ended
-
-    if outputs.wanted:
-        outputs.write(just_ended(result))
+    files = [(path, RENDERINGS[suffix]) for suffix, path in paths.items() if path is not None]
+    return ProbeFiles(files=files, tensorboard=tensorboard)
 
 
 def _spec_path(words: list[str]) -> Path:
@@ -102,11 +94,6 @@ def _spec_path(words: list[str]) -> Path:
             hint="or a script: oomtune probe --script train.py -- --batch-size {batch_size}",
         )
     return Path(words[0])
-
-
-def _script_spec(script: Path, arguments: list[str]) -> dict[str, Any]:
-    """The whole spec of a script that was given on the command line."""
-    return {"name": script.stem, "model": {"script": {"path": str(script), "args": arguments}}}
 
 
 def _tell(result: ProbeResult, *, as_json: bool, no_color: bool) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,6 @@ from oomtune.errors import UsageProblem
 
 if TYPE_CHECKING:
     from oomtune.domain import ProbeResult
-    from oomtune.storage.ledger_index import LedgerFile
 
 _OLD = "30d"
 
@@ -106,13 +105,12 @@ def _refuse(named: list[str], *, listed: bool, compare: bool, clean: bool) -> No
 
 
 def _drawn(word: str, files: list[Path], tensorboard: Path | None, *, force: bool, as_json: bool) -> ProbeResult:
-    from oomtune.commands.report import from_ledger, outputs_by_suffix
+    from oomtune.commands.report import find_probe, probe_files
     from oomtune.report.document import report_document
-    from oomtune.storage.ledger_index import find_ledger
 
-    outputs = outputs_by_suffix(files, tensorboard)
+    outputs = probe_files(files, tensorboard)
     outputs.check(force=force)
-    finished = from_ledger(find_ledger(word, Path.cwd()))
+    finished = find_probe(word, Path.cwd())
     outputs.write(finished)
     if as_json:
         print(json.dumps(report_document(finished.result)))
@@ -141,76 +139,41 @@ def _print(result: ProbeResult, *, quiet: bool, verbose: bool, no_color: bool) -
 
 
 def _list(named: list[str], *, as_json: bool, quiet: bool, verbose: bool, no_color: bool) -> None:
-    from oomtune.storage.ledger_index import ledgers
+    from oomtune.commands.report import list_probes
 
-    places, subject = _places(named)
-    found = ledgers(places, subject)
+    listing = list_probes(named[0] if named else None, Path.cwd())
     if as_json:
-        print(_document("listed", ledgers=[_entry(one) for one in found]))
+        print(_document("listed", ledgers=[dataclasses.asdict(probe) for probe in listing.probes]))
         return
     from rich.text import Text
 
     from oomtune.units import format_bytes, format_count
 
     console = options.console_for("stdout", no_color=no_color)
-    if not found and not quiet:
-        of = "" if subject is None else f" of {subject}"
-        console.print(Text(f"no probes{of} are kept in {' or '.join(map(str, places))}"), soft_wrap=True)
-    for one in found:
-        entry = _entry(one)
+    if not listing.probes and not quiet:
+        of = "" if listing.subject is None else f" of {listing.subject}"
+        console.print(Text(f"no probes{of} are kept in {' or '.join(map(str, listing.folders))}"), soft_wrap=True)
+    for probe in listing.probes:
         facts = (
-            entry["verdict"],
-            entry["best"],
-            format_count(entry["trials"], "trial"),
-            entry["at"],
-            format_bytes(one.size_bytes),
-            f"of {entry['spec_path']}" if verbose and entry["spec_path"] else None,
+            probe.verdict,
+            probe.best,
+            format_count(probe.trials, "trial"),
+            probe.at,
+            format_bytes(probe.size_bytes),
+            f"of {probe.spec_path}" if verbose and probe.spec_path else None,
         )
-        line = Text(f"{entry['name']}: ", style="bold").append(" · ".join(filter(None, facts)), style="not bold")
+        line = Text(f"{probe.name}: ", style="bold").append(" · ".join(filter(None, facts)), style="not bold")
         if not quiet:
             console.print(line, soft_wrap=True)
-        path = str(one.path) if quiet else f"  {one.path}"
+        path = probe.path if quiet else f"  {probe.path}"
         console.print(Text(path, style="dim"), soft_wrap=True)  # whole, to be copied
 
 
-def _places(named: list[str]) -> tuple[list[Path], Path | None]:
-    """Where to look, and whose ledgers alone are meant, if someone's."""
-    from oomtune.storage.ledger_index import folders, folders_of, subject_of
-
-    if not named:
-        return folders(Path.cwd()), None
-    subject = subject_of(named[0], Path.cwd())
-    return folders_of(subject), subject
-
-
-def _entry(one: LedgerFile) -> dict[str, Any]:
-    from oomtune.search import best_fit
-
-    kept = one.kept
-    best = best_fit(kept.about.spec.space, kept.records) if kept.about else None
-    verdict = str(kept.ended.verdict) if kept.ended else "running" if one.running else "unfinished"
-    return {
-        "name": one.name,
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(one.modified)),
-        "verdict": verdict if kept.about else "unknown",
-        "best": None if best is None else str(best.candidate),
-        "trials": len(kept.records),
-        "size_bytes": one.size_bytes,
-        "spec_path": (kept.about.spec_path or None) if kept.about else None,
-        "path": str(one.path),
-    }
-
-
 def _clean(named: list[str], older_than: str, *, as_json: bool, quiet: bool) -> None:
-    from oomtune.storage.ledger_index import clean
-    from oomtune.units import format_bytes, format_count, parse_seconds
+    from oomtune.commands.report import clean_probes
+    from oomtune.units import format_bytes, format_count
 
-    try:
-        seconds = parse_seconds(older_than)
-    except ValueError as error:
-        raise UsageProblem(f"--older-than {older_than}: {error}") from None
-    places, subject = _places(named)
-    cleaned = clean(places, time.time() - seconds, subject)
+    cleaned = clean_probes(named[0] if named else None, Path.cwd(), older_than)
     if as_json:
         removed = [str(path) for path in cleaned.removed]
         print(_document("cleaned", removed=removed, freed_bytes=cleaned.freed_bytes))
@@ -224,15 +187,17 @@ def _clean(named: list[str], older_than: str, *, as_json: bool, quiet: bool) -> 
 
 
 def _compare(first: str, second: str, *, as_json: bool, no_color: bool) -> None:
-    from oomtune.commands.report import from_ledger
-    from oomtune.report.comparing import differences, headings
-    from oomtune.storage.ledger_index import find_ledger
+    from oomtune.commands.report import compare_probes
+    from oomtune.report.comparing import headings
 
-    before, after = (from_ledger(find_ledger(word, Path.cwd())) for word in (first, second))
-    found = differences(before.result, after.result, before.values, after.values)
+    comparison = compare_probes(first, second, Path.cwd())
+    before, after = comparison.before.result, comparison.after.result
     if as_json:
-        changes = [{"section": d.section, "what": d.what, "before": d.before, "after": d.after} for d in found]
-        paths = {"before": before.result.ledger_path, "after": after.result.ledger_path}
+        changes = [
+            {"section": change.section, "what": change.what, "before": change.before, "after": change.after}
+            for change in comparison.differences
+        ]
+        paths = {"before": before.ledger_path, "after": after.ledger_path}
         print(_document("compared", compared=paths, changes=changes))
         return
     from rich import box
@@ -240,16 +205,17 @@ def _compare(first: str, second: str, *, as_json: bool, no_color: bool) -> None:
     from rich.text import Text
 
     console = options.console_for("stdout", no_color=no_color)
-    if not found:
+    if not comparison.differences:
         console.print("nothing changed")
         return
     table = Table(box=box.SIMPLE_HEAD, header_style="dim")
-    for name in ("", "what", *headings(before.result, after.result), "by"):
+    for name in ("", "what", *headings(before, after), "by"):
         table.add_column(Text(name), overflow="fold")
     section = ""
-    for one in found:
-        table.add_row(*map(Text, (one.section if one.section != section else "", one.what, *one.words, one.by)))
-        section = one.section
+    for change in comparison.differences:
+        heading = change.section if change.section != section else ""
+        table.add_row(*map(Text, (heading, change.what, *change.words, change.by)))
+        section = change.section
     console.print(table)
 
 

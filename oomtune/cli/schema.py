@@ -44,27 +44,15 @@ def command(
 
         print(json.dumps(json_schema(), indent=2))
         return 0
-    _read(specs, verbose=verbose)
+    from oomtune.commands.schema import validate_specs
+
+    def show_valid(path: Path) -> None:
+        if verbose:
+            print(f"{path}: nothing is wrong", file=sys.stderr)
+
+    validate_specs(specs, show_valid)
     if as_json:
         from oomtune.report.document import json_document
 
         print(json.dumps(json_document("schema", 0, "valid", {"specs": [str(path) for path in specs]})))
     return 0
-
-
-def _read(specs: list[Path], *, verbose: bool) -> None:
-    """Raise with everything that is wrong in any of them."""
-    from oomtune.errors import Problem, SpecProblem
-    from oomtune.spec import load_spec
-
-    problems: list[Problem] = []
-    for path in specs:
-        try:
-            load_spec(path)
-        except SpecProblem as error:
-            problems += error.problems
-        else:
-            if verbose:
-                print(f"{path}: nothing is wrong", file=sys.stderr)
-    if problems:
-        raise SpecProblem(problems)

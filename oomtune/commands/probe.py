@@ -35,7 +35,15 @@ from oomtune.session import Limits, result_of, run_session
 from oomtune.spec import LoadedSpec, load_spec
 from oomtune.storage.ledger import SPARE, Ledger, ledger_folder
 from oomtune.storage.ledger_format import About, ended_as
-from oomtune.storage.tuned import check_output, origin_from, spec_folder_from, tuned_beside, tuned_values, write_tuned
+from oomtune.storage.tuned import (
+    check_output,
+    origin_from,
+    spec_folder_from,
+    tuned_beside,
+    tuned_text,
+    tuned_values,
+    write_tuned,
+)
 from oomtune.trials.local import ForkRunner
 from oomtune.trials.runner import TimeUp
 from oomtune.trials.worker_host import WorkerHost
@@ -76,6 +84,21 @@ class ProbeOptions:
         return Limits(max_trials=self.max_trials, deadline=None if seconds is None else time.monotonic() + seconds)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedProbe:
+    """A probe that has ended, however it ended, with everything that a report of it needs."""
+
+    result: ProbeResult
+    about: About
+    tuned_text: str = ""
+    """The tuned config as written; empty if there is none."""
+
+
+def script_spec(script: Path, arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the spec of a script that is probed from the command line, without a spec file."""
+    return {"name": script.stem, "model": {"script": {"path": str(script), "args": list(arguments)}}}
+
+
 def probe(spec: str | Path | Mapping[str, Any], **overrides: Any) -> ProbeResult:
     """Find the largest configuration that trains, and write the tuned config beside the spec.
 
@@ -83,7 +106,7 @@ def probe(spec: str | Path | Mapping[str, Any], **overrides: Any) -> ProbeResult
     fresh, max_trials and time_limit. A spec given as a mapping is only written when `output` says where. Raises an
     `OomtuneError` when nothing fits or a trial fails for a reason that is not memory.
     """
-    result = run_probe(spec, ProbeOptions(**overrides), SilentObserver())
+    result = run_probe(spec, ProbeOptions(**overrides), SilentObserver()).result
     problem = result.problem
     if problem is not None and result.verdict is Verdict.NOTHING_FITS:
         raise errors.NothingFits(problem.message, hint=problem.hint)
@@ -94,8 +117,8 @@ def probe(spec: str | Path | Mapping[str, Any], **overrides: Any) -> ProbeResult
     return result
 
 
-def run_probe(source: str | Path | Mapping[str, Any], options: ProbeOptions, observer: Observer) -> ProbeResult:
-    """The same, telling an observer what happens; a result is returned for every way a search can end."""
+def run_probe(source: str | Path | Mapping[str, Any], options: ProbeOptions, observer: Observer) -> FinishedProbe:
+    """Run a probe and report its progress to an observer; return a result for every way a search can end."""
     limits = options.limits()
     with started_worker() as starting:
         loaded = load_spec(source, settings=options.settings, flags=options.flags(), every_lane=options.frontier)
@@ -108,10 +131,12 @@ def run_probe(source: str | Path | Mapping[str, Any], options: ProbeOptions, obs
         try:
             loaded = with_its_data(loaded, files, host, observer, deadline=limits.deadline)
         except TimeUp:
-            return _stopped_while_reading(loaded, resolved)
+            result = _stopped_while_reading(loaded, resolved)
+            return FinishedProbe(result=result, about=about_probe(loaded, resolved, output))
         key = _ledger_key(loaded, resolved, files)
-        result = _search(loaded, resolved, key, limits, options.fresh, observer, host, output)
-    return write_answer(result, loaded, output)
+        about = about_probe(loaded, resolved, output)
+        result = _search(about, loaded, resolved, key, limits, options.fresh, observer, host)
+    return write_answer(result, about, output)
 
 
 def _stopped_while_reading(loaded: LoadedSpec, resolved: Resolved) -> ProbeResult:
@@ -135,6 +160,7 @@ def _output_path(source: object, loaded: LoadedSpec, options: ProbeOptions) -> P
 
 
 def _search(
+    about: About,
     loaded: LoadedSpec,
     resolved: Resolved,
     key: dict[str, Any],
@@ -142,7 +168,6 @@ def _search(
     fresh: bool,
     observer: Observer,
     host: WorkerHost,
-    output: Path | None,
 ) -> ProbeResult:
     spec, device = loaded.spec, resolved.device
     limit_bytes = resolved.budget.limit_bytes
@@ -153,7 +178,7 @@ def _search(
         budget = Budget(limit_bytes=ledger.limit_bytes, headroom=resolved.budget.headroom)
         said = [] if spec.scan is None else said_of(spec.scan, spec)
         notices = (*ledger.notices, *resolved.notices, *said, *warn_of_unfenced_code(spec, host.fences_writes))
-        ledger.begin(_about(loaded, resolved, output), _now())
+        ledger.begin(about, _now())
         observer.probe_started(spec, device, budget, len(ledger.records))
         for notice in notices:
             observer.notice(notice)
@@ -210,8 +235,8 @@ def _now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _about(loaded: LoadedSpec, resolved: Resolved, output: Path | None) -> About:
-    """What a report needs to know, when the spec may be another or gone."""
+def about_probe(loaded: LoadedSpec, resolved: Resolved, output: Path | None) -> About:
+    """Describe a probe for later reports, when its spec may have changed or be gone."""
     return About(
         spec=loaded.spec,
         spec_path=_probed_file(loaded),
@@ -267,17 +292,26 @@ def _ledger_key(loaded: LoadedSpec, resolved: Resolved, files: dict[str, str]) -
     }
 
 
-def write_answer(result: ProbeResult, loaded: LoadedSpec, output: Path | None) -> ProbeResult:
-    """Write the answer, if there is one; an interrupted search leaves what was there."""
-    if output is None or result.best is None or result.verdict not in (Verdict.TUNED, Verdict.STOPPED):
-        return result
+def write_answer(result: ProbeResult, about: About, output: Path | None) -> FinishedProbe:
+    """Write the tuned config if there is an answer; an interrupted search leaves an earlier one in place."""
+    result = dataclasses.replace(result, probed_at=result.probed_at or _now())
+    text = answer_text(result, about)
+    if text and output is not None:
+        write_tuned(output, text)
+        result = dataclasses.replace(result, tuned_path=str(output))
+    return FinishedProbe(result=result, about=about, tuned_text=text)
+
+
+def answer_text(result: ProbeResult, about: About) -> str:
+    """Return the tuned config of a probe that found an answer and has an output; otherwise an empty string."""
+    if about.output is None or result.best is None or result.verdict not in (Verdict.TUNED, Verdict.STOPPED):
+        return ""
     values = tuned_values(
-        loaded.values,
+        about.values,
         result,
-        spec_sha256=loaded.sha256,
-        probed_at=result.probed_at or _now(),
-        folder=spec_folder_from(output, loaded.spec.folder),
-        origin=origin_from(output, loaded.source, loaded.overridden),
+        spec_sha256=about.spec_sha256,
+        probed_at=result.probed_at,
+        folder=spec_folder_from(Path(about.output), about.spec.folder),
+        origin=about.origin,
     )
-    write_tuned(output, values)
-    return dataclasses.replace(result, tuned_path=str(output))
+    return tuned_text(values)

@@ -1,4 +1,4 @@
-"""A finished probe, out of its ledger or just ended, into every kind of file that shows it."""
+"""What `oomtune report` does: show, list, compare and clean up probes; and the files that show a probe or a check."""
 
 from __future__ import annotations
 
@@ -7,143 +7,207 @@ import dataclasses
 import importlib.util
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from oomtune.domain import Budget, Explanation, ProbeResult, TrialError, Verdict
+from oomtune.commands.probe import FinishedProbe, answer_text
+from oomtune.domain import Budget, Explanation, TrialError, Verdict
 from oomtune.errors import EnvironmentProblem, OutputNotWritable, UsageProblem
 from oomtune.report import marks
-from oomtune.report.comparing import spec_differences
+from oomtune.report.comparing import Difference, differences, spec_differences
+from oomtune.report.pipelines import Told, annotation, code_quality, is_code_quality, junit, markdown
 from oomtune.report.table import COLUMNS
+from oomtune.search import best_fit
 from oomtune.session import result_of
 from oomtune.spec.files import is_there
-from oomtune.storage.atomic import check_apart, check_writable, has_mark, write_whole
+from oomtune.storage.atomic import append, check_apart, check_appendable, check_writable, has_mark, write_whole
 from oomtune.storage.explanations import kept_explanation
-from oomtune.storage.ledger_format import About
-from oomtune.storage.ledger_index import LedgerFile, look
-from oomtune.storage.tuned import spec_folder_from, tuned_text, tuned_values
+from oomtune.storage.ledger_index import (
+    Cleaned,
+    LedgerFile,
+    clean,
+    find_ledger,
+    folders,
+    folders_of,
+    ledgers,
+    subject_of,
+)
+from oomtune.units import parse_seconds
 
 _MOST_DIFFERENCES = 6
+_PROBE_HINT = "the ledger is kept: make room, then oomtune report"
+_CHECK_HINT = "make room or give another file, and check again"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """A probe that came to an end, whichever, with what it wrote and what was explained of it."""
-
-    result: ProbeResult
-    tuned_text: str = ""
-    values: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """The spec as it was written."""
-    explanation: Explanation | None = None
+def find_probe(word: str, here: Path) -> FinishedProbe:
+    """Return the probe that a ledger, a spec, a tuned config or a spec's name stands for."""
+    return from_ledger(find_ledger(word, here))
 
 
-def from_ledger(ledger: LedgerFile) -> Finished:
-    """The probe that a ledger tells of, as it was when it ended or as far as it came."""
-    kept, about = ledger.kept, ledger.kept.about
+def from_ledger(ledger: LedgerFile) -> FinishedProbe:
+    """Return the probe in a ledger as it was when it ended, or as far as it got."""
+    kept, about, ended = ledger.kept, ledger.kept.about, ledger.kept.ended
     if about is None:
         raise UsageProblem(
             f"{ledger.path} does not say what was probed: another version of oomtune wrote it",
             hint="run the probe once more; no trial is run again",
         )
     budget = Budget(limit_bytes=kept.limit_bytes, headroom=about.headroom)
-    ended = kept.ended
     verdict, problem = (ended.verdict, ended.problem) if ended else (Verdict.INTERRUPTED, _cut_off(ledger))
-    result = result_of(about.spec, about.device, budget, kept.records, verdict, problem)
     result = dataclasses.replace(
-        result,
+        result_of(about.spec, about.device, budget, kept.records, verdict, problem),
         new_trials=ended.new_trials if ended else len(kept.records),
         environment=ended.environment if ended else about.environment,
         notices=ended.notices if ended else (),
         probed_at=ended.at if ended else kept.began_at,
         ledger_path=str(ledger.path),
     )
-    finished = Finished(result=result, values=about.values, explanation=_explanation_of(ledger.path.parent, about))
-    if about.output is None or result.best is None or verdict not in (Verdict.TUNED, Verdict.STOPPED):
-        return finished
-    folder = spec_folder_from(Path(about.output), about.spec.folder)
-    values = tuned_values(
-        about.values,
-        result,
-        spec_sha256=about.spec_sha256,
-        probed_at=result.probed_at,
-        folder=folder,
-        origin=about.origin,
-    )
-    written = dataclasses.replace(result, tuned_path=about.output)
-    return dataclasses.replace(finished, result=written, tuned_text=tuned_text(values))
-
-
-def _explanation_of(folder: Path, about: About) -> Explanation | None:
-    """What was explained of the probed file, with a word on what differed then."""
-    kept = kept_explanation(folder, about)
-    if kept is None:
-        return None
-    found = spec_differences(about.values, kept.values)
-    if not found:
-        return kept.explanation
-    listed = [f"{one.what} was {one.words[1]} and not {one.words[0]}" for one in found[:_MOST_DIFFERENCES]]
-    more = f"; and {len(found) - len(listed)} more" if len(found) > len(listed) else ""
-    said = f"This was explained with another spec than was probed: {'; '.join(listed)}{more}."
-    return dataclasses.replace(kept.explanation, notices=(said, *kept.explanation.notices))
+    text = answer_text(result, about)
+    result = dataclasses.replace(result, tuned_path=about.output if text else None)
+    return FinishedProbe(result=result, about=about, tuned_text=text)
 
 
 def _cut_off(ledger: LedgerFile) -> TrialError:
     if ledger.running:
         return TrialError(code="running", message="the probe is still running")
     return TrialError(
-        code="killed", message="the probe did not come to its end", hint="the same command goes on from there"
+        code="killed", message="the probe did not finish", hint="run the same command again to continue it"
     )
 
 
-def just_ended(result: ProbeResult) -> Finished:
-    """A probe of this very process, with what its ledger knows beside the result."""
-    ledger = look(Path(result.ledger_path)) if result.ledger_path else None
-    if ledger is None or ledger.kept.about is None:
-        return Finished(result=result)
-    kept = from_ledger(ledger)
-    return dataclasses.replace(kept, result=result, tuned_text=kept.tuned_text if result.tuned_path else "")
+def explanation_of(finished: FinishedProbe) -> Explanation | None:
+    """Return the latest explanation of the probed spec, with a notice if the spec was different then."""
+    if finished.result.ledger_path is None:
+        return None
+    kept = kept_explanation(Path(finished.result.ledger_path).parent, finished.about)
+    if kept is None:
+        return None
+    changes = spec_differences(finished.about.values, kept.values)
+    if not changes:
+        return kept.explanation
+    listed = [
+        f"{change.what} was {change.words[1]} and not {change.words[0]}" for change in changes[:_MOST_DIFFERENCES]
+    ]
+    more = f"; and {len(changes) - len(listed)} more" if len(changes) > len(listed) else ""
+    notice = f"The explained spec differs from the probed one: {'; '.join(listed)}{more}."
+    return dataclasses.replace(kept.explanation, notices=(notice, *kept.explanation.notices))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedProbe:
+    """One line of `oomtune report --list`."""
+
+    name: str
+    at: str
+    verdict: str
+    best: str | None
+    trials: int
+    size_bytes: int
+    spec_path: str | None
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    folders: tuple[Path, ...]
+    subject: Path | None
+    probes: tuple[ListedProbe, ...]
+
+
+def list_probes(word: str | None, here: Path) -> Listing:
+    """List the probes of the folder or spec `word`, or all that can be found from `here`."""
+    places, subject = _places(word, here)
+    probes = tuple(map(_listed, ledgers(places, subject)))
+    return Listing(folders=tuple(places), subject=subject, probes=probes)
+
+
+def clean_probes(word: str | None, here: Path, older_than: str) -> Cleaned:
+    """Remove old ledgers of the folder or spec `word`, or of all, with the files that only they need."""
+    try:
+        seconds = parse_seconds(older_than)
+    except ValueError as error:
+        raise UsageProblem(f"--older-than {older_than}: {error}") from None
+    places, subject = _places(word, here)
+    return clean(places, time.time() - seconds, subject)
+
+
+def _places(word: str | None, here: Path) -> tuple[list[Path], Path | None]:
+    """Return the folders to search, and the folder or spec whose ledgers are meant, if only those are."""
+    if word is None:
+        return folders(here), None
+    subject = subject_of(word, here)
+    return folders_of(subject), subject
+
+
+def _listed(ledger: LedgerFile) -> ListedProbe:
+    kept, about = ledger.kept, ledger.kept.about
+    best = best_fit(about.spec.space, kept.records) if about else None
+    verdict = str(kept.ended.verdict) if kept.ended else "running" if ledger.running else "unfinished"
+    return ListedProbe(
+        name=ledger.name,
+        at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ledger.modified)),
+        verdict=verdict if about else "unknown",
+        best=None if best is None else str(best.candidate),
+        trials=len(kept.records),
+        size_bytes=ledger.size_bytes,
+        spec_path=(about.spec_path or None) if about else None,
+        path=str(ledger.path),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    before: FinishedProbe
+    after: FinishedProbe
+    differences: tuple[Difference, ...]
+
+
+def compare_probes(first: str, second: str, here: Path) -> Comparison:
+    before, after = find_probe(first, here), find_probe(second, here)
+    changes = differences(before.result, after.result, before.about.values, after.about.values)
+    return Comparison(before=before, after=after, differences=tuple(changes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendering:
-    """One kind of file: how it is asked for, what tells that one is ours, and how its text is made."""
+    """One kind of file: its flag, the bytes that mark a file as ours, and the function that makes its text."""
 
     flag: str
     mark: bytes
-    render: Callable[[Finished], str]
+    render: Callable[[FinishedProbe], str]
 
-    def wrote(self, path: Path) -> bool:
-        """Did an earlier probe write this file, or is it empty?"""
+    def is_ours(self, path: Path) -> bool:
+        """Return True if an earlier run wrote this file, or if it is empty."""
         return has_mark(path, self.mark)
 
 
-def _html(finished: Finished) -> str:
+def _html(finished: FinishedProbe) -> str:
     from oomtune.report.html import html_page
 
-    return html_page(finished.result, tuned_text=finished.tuned_text, explanation=finished.explanation)
+    return html_page(finished.result, tuned_text=finished.tuned_text, explanation=explanation_of(finished))
 
 
-def _markdown(finished: Finished) -> str:
+def _markdown(finished: FinishedProbe) -> str:
     from oomtune.report.markdown import markdown_page
 
     return markdown_page(finished.result, tuned_text=finished.tuned_text)
 
 
-def _junit(finished: Finished) -> str:
+def _junit(finished: FinishedProbe) -> str:
     from oomtune.report.junit import junit_page
 
     return junit_page(finished.result)
 
 
-def _csv(finished: Finished) -> str:
+def _csv(finished: FinishedProbe) -> str:
     from oomtune.report.table import csv_page
 
     return csv_page(finished.result)
 
 
-def _json(finished: Finished) -> str:
+def _json(finished: FinishedProbe) -> str:
     from oomtune.report.document import report_document
 
     return json.dumps(report_document(finished.result), indent=1) + "\n"
@@ -159,52 +223,56 @@ RENDERINGS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
-    """The files that were asked for, each with its kind; and a folder for TensorBoard."""
+class ProbeFiles:
+    """The files that show a probe: paths with their kinds, and a folder for TensorBoard."""
 
     files: Sequence[tuple[Path, Rendering]] = ()
     tensorboard: Path | None = None
 
-    @property
-    def wanted(self) -> bool:
-        return bool(self.files) or self.tensorboard is not None
-
     def check(self, *, force: bool, others: Mapping[Path, str] | None = None) -> None:
-        """Raise unless each can be written, and is none of the `others`; before a probe, so that no time is spent for
-        nothing."""
+        """Raise unless every file can be written and none is one of `others`; call this before the trials."""
         check_apart([(kind.flag, path) for path, kind in self.files], others or {})
         for path, kind in self.files:
             if not _is_step_summary(path):
-                check_writable(path, flag=kind.flag, force=force, is_ours=kind.wrote)
+                check_writable(path, flag=kind.flag, force=force, is_ours=kind.is_ours)
         if self.tensorboard is not None:
             _check_logdir(self.tensorboard)
 
-    def write(self, finished: Finished) -> None:
-        hint = "the ledger is kept: make room, then oomtune report"
+    def write(self, finished: FinishedProbe) -> None:
         for path, kind in self.files:
             text = kind.render(finished)
             if _is_step_summary(path):
-                with _told(path, hint), path.open("a", encoding="utf-8") as file:
-                    file.write(text)
+                append(path, text, hint=_PROBE_HINT)
             else:
-                write_whole(path, text, hint=hint)
+                write_whole(path, text, hint=_PROBE_HINT)
         if self.tensorboard is not None:
             from oomtune.report.tensorboard import write_events
 
-            with _told(self.tensorboard, hint):
+            with _write_errors(self.tensorboard):
                 write_events(finished.result, self.tensorboard)
 
 
+def probe_files(paths: Sequence[Path], tensorboard: Path | None = None) -> ProbeFiles:
+    """Return files whose kinds follow from their suffixes."""
+    files = []
+    for path in paths:
+        kind = RENDERINGS.get({".htm": ".html"}.get(path.suffix.lower(), path.suffix.lower()))
+        if kind is None:
+            raise UsageProblem(f"-o {path}: expected a name that ends in {', '.join(RENDERINGS)}")
+        files.append((path, dataclasses.replace(kind, flag="-o")))
+    return ProbeFiles(files=files, tensorboard=tensorboard)
+
+
 @contextlib.contextmanager
-def _told(path: Path, hint: str) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputNotWritable(f"{path} can't be written: {error.strerror}", hint=hint) from None
+        raise OutputNotWritable(f"{path} can't be written: {error.strerror}", hint=_PROBE_HINT) from None
 
 
 def _is_step_summary(path: Path) -> bool:
-    """Is it the file that GitHub gives every step to add to?"""
+    """Return True for the summary file that GitHub Actions asks every step to append to."""
     return str(path) == os.environ.get("GITHUB_STEP_SUMMARY")
 
 
@@ -216,12 +284,47 @@ def _check_logdir(logdir: Path) -> None:
         raise OutputNotWritable(f"{logdir} can't be written", hint="give another folder with --tensorboard")
 
 
-def outputs_by_suffix(paths: Sequence[Path], tensorboard: Path | None = None) -> Outputs:
-    """Files whose names say what they are to be."""
-    files = []
-    for path in paths:
-        kind = RENDERINGS.get({".htm": ".html"}.get(path.suffix.lower(), path.suffix.lower()))
-        if kind is None:
-            raise UsageProblem(f"-o {path}: expected a name that ends in {', '.join(RENDERINGS)}")
-        files.append((path, dataclasses.replace(kind, flag="-o")))
-    return Outputs(files=files, tensorboard=tensorboard)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckFiles:
+    """The files that show a check. Text is appended to `summary`, as GitHub expects; the others are replaced."""
+
+    junit: Path | None = None
+    summary: Path | None = None
+    code_quality: Path | None = None
+
+    def check(self, checked: Path, *, force: bool) -> None:
+        """Raise unless every file can be written without losing anything, above all not the checked file."""
+        paths = {"--junit": self.junit, "--summary": self.summary, "--code-quality": self.code_quality}
+        files = [(flag, path) for flag, path in paths.items() if path is not None]
+        check_apart(files, {checked: "the file that is checked"})
+        for flag, path in files:
+            if flag == "--summary":
+                check_appendable(path, flag=flag)
+            else:
+                is_ours = RENDERINGS[".xml"].is_ours if flag == "--junit" else _is_our_code_quality
+                check_writable(path, flag=flag, force=force, is_ours=is_ours)
+
+    def write(self, told: Told) -> str | None:
+        """Write the files; on GitHub Actions return the annotation that marks the checked line."""
+        if self.junit is not None:
+            write_whole(self.junit, junit(told), hint=_CHECK_HINT)
+        if self.summary is not None:
+            append(self.summary, markdown(told), hint=_CHECK_HINT)
+        if self.code_quality is not None:
+            text = code_quality(_relative_to_checkout(told, "CI_PROJECT_DIR"))
+            write_whole(self.code_quality, text, hint=_CHECK_HINT)
+        on_github = os.environ.get("GITHUB_ACTIONS") == "true"
+        return annotation(_relative_to_checkout(told, "GITHUB_WORKSPACE")) if on_github else None
+
+
+def _relative_to_checkout(told: Told, variable: str) -> Told:
+    """Make the path relative to the root of the checkout, as the CI service knows the file, if it lies in it."""
+    root = os.environ.get(variable)
+    path = Path(told.path).resolve()
+    if not root or not path.is_relative_to(Path(root).resolve()):
+        return told
+    return dataclasses.replace(told, path=path.relative_to(Path(root).resolve()).as_posix())
+
+
+def _is_our_code_quality(path: Path) -> bool:
+    return is_code_quality(path.read_text(encoding="utf-8", errors="replace"))

@@ -181,10 +181,10 @@ def _is_ours(path: Path) -> bool:
     return isinstance(evidence, dict) and "oomtune" in evidence
 
 
-def write_tuned(path: Path, values: dict[str, Any]) -> None:
-    """Write the tuned config whole or not at all: what was there before stays until the new one is complete."""
+def write_tuned(path: Path, text: str) -> None:
+    """Write a tuned config completely or not at all: an earlier file stays until the new one is complete."""
     hint = "make room or give another file with -o, and run the same command: no trial is run again"
-    write_whole(path, tuned_text(values), hint=hint)
+    write_whole(path, text, hint=hint)
 
 
 def tuned_text(values: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from oomtune.report.terminal import answer, trial_table
 def draw(spec: str, picture: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         tuned = Path(folder) / "lstm.tuned.yaml"
-        result = run_probe(spec, ProbeOptions(fresh=True, output=tuned), SilentObserver())
+        result = run_probe(spec, ProbeOptions(fresh=True, output=tuned), SilentObserver()).result
     console = Console(record=True, width=116, file=io.StringIO())
     console.print(f"[green]$[/green] oomtune probe {spec}")
     console.print(headline(result.spec, result.device, result.budget), highlight=False)

@@ -138,6 +138,25 @@ def finished(
     )
 
 
+def about_result(
+    result: ProbeResult,
+    values: dict[str, Any],
+    *,
+    spec_path: str = "/specs/model.yaml",
+    output: str | None = "/specs/model.tuned.yaml",
+) -> About:
+    return About(
+        spec=result.spec,
+        spec_path=spec_path,
+        spec_sha256="0" * 64,
+        values=values,
+        device=result.device,
+        headroom=result.budget.headroom,
+        environment=VERSIONS,
+        output=output,
+    )
+
+
 def write_ledger(
     folder: Path,
     result: ProbeResult,
@@ -148,17 +167,8 @@ def write_ledger(
     ends: bool = True,
     key: str = "",
 ) -> Path:
-    """The ledger that a probe with this result leaves."""
-    about = About(
-        spec=result.spec,
-        spec_path=spec_path,
-        spec_sha256="0" * 64,
-        values=values,
-        device=result.device,
-        headroom=result.budget.headroom,
-        environment=VERSIONS,
-        output=output,
-    )
+    """Write the ledger that a probe with this result leaves."""
+    about = about_result(result, values, spec_path=spec_path, output=output)
     limit_bytes = result.budget.limit_bytes
     with Ledger.open(folder, result.spec.name, {"key": key}, limit_bytes=limit_bytes, fresh=True) as ledger:
         ledger.begin(about, "2026-11-16T09:58:00Z")

@@ -22,7 +22,7 @@ from oomtune.commands.prepare import (
     versions,
     with_its_data,
 )
-from oomtune.commands.probe import write_answer
+from oomtune.commands.probe import about_probe, write_answer
 from oomtune.domain import Budget, CheckResult, CheckVerdict, ProbeResult, Trial
 from oomtune.domain.observer import Observer, SilentObserver
 from oomtune.spec import LoadedSpec, load_spec
@@ -124,7 +124,8 @@ def _run(
     def write(found: ProbeResult) -> ProbeResult:
         needs = {"needs_environment": {**pinned_environment(), **runner.environment}}
         answer = dataclasses.replace(found, environment={**versions(), **needs})
-        return write_answer(answer, _as_searched(subject, place, options), subject.path)
+        about = about_probe(_as_searched(subject, place, options), place.resolved, subject.path)
+        return write_answer(answer, about, subject.path).result
 
     try:
         result, ran = run_trials(result, _what_to_run(result, subject, loaded), runner, observer)

@@ -209,7 +209,7 @@ def test_small_commands_have_a_document_too(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--set", "trial.steps=2"], 2, "only its section device"),
+        (["--set", "trial.steps=2"], 2, "only device entries apply"),
         (["--set", "device.memory_limit=lots"], 2, "expected a size"),
         (["--memory-limit", "8"], 2, "expected at least 1MiB, with its unit"),
         (["--set", "device.kid=cpu"], 2, "kind"),

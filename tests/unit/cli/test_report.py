@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from oomtune.commands.report import RENDERINGS, Outputs, from_ledger, just_ended, outputs_by_suffix
+from oomtune.commands.probe import FinishedProbe
+from oomtune.commands.report import RENDERINGS, ProbeFiles, from_ledger, probe_files
 from oomtune.errors import OutputNotWritable, UsageProblem
 from oomtune.report.comparing import headings
 from oomtune.storage.ledger_index import look
 from tests.support.cli import Cli
-from tests.support.finished import FailingDevice, finished, spec_values, write_ledger
+from tests.support.finished import FailingDevice, about_result, finished, spec_values, write_ledger
 from tests.unit.commands.test_report import state
 
 
@@ -32,7 +33,7 @@ def test_two_probes_are_compared_under_their_names(cli: Cli) -> None:
 
 def test_files_are_written_only_over_what_is_ours(tmp_path: Path) -> None:
     paths = [tmp_path / f"report{suffix}" for suffix in RENDERINGS]
-    outputs = outputs_by_suffix(paths)
+    outputs = probe_files(paths)
     ledger = look(write_ledger(tmp_path, finished(max_trials=2), spec_values()))
     assert ledger is not None
     for _ in range(2):  # over nothing, and over our own
@@ -41,30 +42,31 @@ def test_files_are_written_only_over_what_is_ours(tmp_path: Path) -> None:
     for path in paths:
         path.write_text("mine\n")
         with pytest.raises(UsageProblem, match="left as it is") as raised:
-            outputs_by_suffix([path]).check(force=False)
+            probe_files([path]).check(force=False)
         assert "-o" in raised.value.hint
         assert RENDERINGS[path.suffix].flag == "-o" or RENDERINGS[path.suffix].flag not in raised.value.hint
-        outputs_by_suffix([path]).check(force=True)
+        probe_files([path]).check(force=True)
     for wrong in (tmp_path / "report.pdf", tmp_path):
         with pytest.raises(UsageProblem):
-            outputs_by_suffix([wrong]).check(force=False)
+            probe_files([wrong]).check(force=False)
     with pytest.raises(UsageProblem, match="also what -o writes"):
-        outputs_by_suffix([tmp_path / "new.md", tmp_path / "." / "new.md"]).check(force=False)
+        probe_files([tmp_path / "new.md", tmp_path / "." / "new.md"]).check(force=False)
     with pytest.raises(UsageProblem, match="no file that could be replaced"):
-        Outputs(files=[(Path("/dev/null"), RENDERINGS[".csv"])]).check(force=True)
+        ProbeFiles(files=[(Path("/dev/null"), RENDERINGS[".csv"])]).check(force=True)
     with pytest.raises(OutputNotWritable):
-        outputs_by_suffix([tmp_path / "no" / "folder.html"]).check(force=False)
+        probe_files([tmp_path / "no" / "folder.html"]).check(force=False)
     with pytest.raises(OutputNotWritable):
-        Outputs(tensorboard=paths[0] / "logs").check(force=False)
+        ProbeFiles(tensorboard=paths[0] / "logs").check(force=False)
 
 
 def test_a_jobs_summary_is_added_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "summary.md"
     path.write_text("of another step\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
-    outputs = Outputs(files=[(path, RENDERINGS[".md"])])
+    result = finished(max_trials=2)
+    outputs = ProbeFiles(files=[(path, RENDERINGS[".md"])])
     outputs.check(force=False)
-    outputs.write(just_ended(finished(max_trials=2)))
+    outputs.write(FinishedProbe(result=result, about=about_result(result, spec_values())))
     assert path.read_text().startswith("of another step\n<!-- written by oomtune -->")
 
 

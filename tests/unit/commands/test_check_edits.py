@@ -19,7 +19,7 @@ from oomtune.domain import Budget, CheckResult, CheckVerdict
 from oomtune.errors import UsageProblem
 from oomtune.report.check_words import what_was_edited, words
 from oomtune.spec import digest_of, load_spec
-from oomtune.storage.tuned import origin_from, write_tuned
+from oomtune.storage.tuned import origin_from, tuned_text, write_tuned
 from tests.support.specs import CPU, small_spec
 
 
@@ -38,7 +38,7 @@ def write_pair(folder: Path, source: str = "net.yml") -> Path:
         "format": 1, "batch_size": 8, "precision": "float32", "remat": "none", "gradient_accumulation_steps": 1,
         "effective_batch_size": 8, "evidence": evidence,
     }  # fmt: skip
-    write_tuned(folder / "out.yaml", {**loaded.values, "tuned": tuned})
+    write_tuned(folder / "out.yaml", tuned_text({**loaded.values, "tuned": tuned}))
     return folder / "out.yaml"
 
 

@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from oomtune.cli.check_files import CheckFiles
-from oomtune.commands.report import RENDERINGS
+from oomtune.commands.report import RENDERINGS, CheckFiles
 from oomtune.domain import Budget, Candidate, Change, CheckResult, CheckVerdict, Kind, Outcome, Stage, TrialError
 from oomtune.errors import NoSuchDevice, OutputNotWritable, Problem, SpecProblem, TrialCrashed, UsageProblem
 from oomtune.report.check import check_document, rows
@@ -141,7 +140,7 @@ def test_what_does_not_fit_is_marked_with_its_peak_and_the_limit(verdict: str, p
 
 @pytest.mark.parametrize("variable", ["GITHUB_WORKSPACE", "CI_PROJECT_DIR"])
 def test_a_file_is_named_from_the_root_of_the_checkout(
-    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That is how the service knows it, whichever folder the step ran in."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
@@ -155,16 +154,15 @@ def test_a_file_is_named_from_the_root_of_the_checkout(
     ):
         monkeypatch.chdir(folder)
         files = CheckFiles(code_quality=tmp_path / "q.json")
-        files.write(told_of(dataclasses.replace(RESULT, path=path)))
+        marked = files.write(told_of(dataclasses.replace(RESULT, path=path))) or ""
         (issue,) = json.loads((tmp_path / "q.json").read_text())
-        marked = capsys.readouterr().err.partition("file=")[2].partition(",")[0]
-        seen.append((marked, issue["location"]["path"], issue["fingerprint"]))
+        seen.append((marked.partition("file=")[2].partition(",")[0], issue["location"]["path"], issue["fingerprint"]))
     of_github, of_gitlab, fingerprints = map(set, zip(*seen, strict=True))
     assert (of_github if variable == "GITHUB_WORKSPACE" else of_gitlab) == {"models/m.yaml"}
     assert (len(fingerprints) == 1) == (variable == "CI_PROJECT_DIR")
     monkeypatch.setenv(variable, str(tmp_path / "models"))
-    files.write(told_of(dataclasses.replace(RESULT, path="/elsewhere/m.yaml")))
-    assert "file=/elsewhere/m.yaml," in capsys.readouterr().err
+    marked = files.write(told_of(dataclasses.replace(RESULT, path="/elsewhere/m.yaml"))) or ""
+    assert "file=/elsewhere/m.yaml," in marked
 
 
 def test_a_check_that_could_not_be_made_is_an_error_with_the_line_that_is_wrong() -> None:
@@ -194,7 +192,7 @@ def test_only_what_a_check_or_a_probe_wrote_is_written_over(tmp_path: Path) -> N
         files.write(told_of(result))
     assert (tmp_path / "s.md").read_text().startswith("before\n")
     assert (tmp_path / "s.md").read_text().count("###") == 3
-    assert RENDERINGS[".xml"].wrote(ours)
+    assert RENDERINGS[".xml"].is_ours(ours)
 
 
 def test_files_that_can_not_be_written_are_known_before_the_check_runs(tmp_path: Path) -> None:

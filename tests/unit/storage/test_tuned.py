@@ -10,7 +10,7 @@ from oomtune import load_tuned
 from oomtune.errors import OutputNotWritable, UsageProblem
 from oomtune.keras import compile_args
 from oomtune.spec import load_spec
-from oomtune.storage.tuned import check_output, origin_from, write_tuned
+from oomtune.storage.tuned import check_output, origin_from, tuned_text, write_tuned
 from tests.support.specs import small_spec
 
 VALUES: dict[str, Any] = {
@@ -35,7 +35,7 @@ VALUES: dict[str, Any] = {
 
 def test_what_is_written_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "model.tuned.yaml"
-    write_tuned(path, VALUES)
+    write_tuned(path, tuned_text(VALUES))
     tuned = load_tuned(path)
     assert (tuned.batch_size, tuned.sequence_length, tuned.precision) == (96, 256, "mixed_bfloat16")
     assert (tuned.gradient_accumulation_steps, tuned.effective_batch_size) == (3, 288)
@@ -46,14 +46,14 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
 
 def test_a_model_that_comes_compiled_gets_no_other_optimizer(tmp_path: Path) -> None:
     path = tmp_path / "model.tuned.yaml"
-    write_tuned(path, VALUES | {"training": {}})
+    write_tuned(path, tuned_text(VALUES | {"training": {}}))
     with pytest.raises(UsageProblem, match="the trials took the model as it comes compiled"):
         compile_args(load_tuned(path))
 
 
 def test_nothing_but_the_file_is_left_in_the_folder(tmp_path: Path) -> None:
-    write_tuned(tmp_path / "a.yaml", VALUES)
-    write_tuned(tmp_path / "a.yaml", {**VALUES, "name": "again"})
+    write_tuned(tmp_path / "a.yaml", tuned_text(VALUES))
+    write_tuned(tmp_path / "a.yaml", tuned_text({**VALUES, "name": "again"}))
     assert [path.name for path in tmp_path.iterdir()] == ["a.yaml"]
     assert yaml.safe_load((tmp_path / "a.yaml").read_text())["name"] == "again"
 
@@ -62,7 +62,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "kept").write_text("kept")
     with pytest.raises(OutputNotWritable):
-        write_tuned(tmp_path / "folder", VALUES)
+        write_tuned(tmp_path / "folder", tuned_text(VALUES))
     assert (tmp_path / "folder" / "kept").read_text() == "kept"
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
@@ -75,7 +75,7 @@ def test_only_what_a_probe_wrote_may_be_overwritten(tmp_path: Path, text: str) -
         check_output(path, force=False)
     check_output(path, force=True)
     assert path.read_text() == text
-    write_tuned(path, VALUES)
+    write_tuned(path, tuned_text(VALUES))
     check_output(path, force=False)
 
 
@@ -91,7 +91,7 @@ def test_a_file_without_an_answer_says_how_to_get_one(tmp_path: Path, text: str 
 def test_buckets_that_do_not_pair_up_are_said_with_file_and_key(tmp_path: Path) -> None:
     path = tmp_path / "model.tuned.yaml"
     buckets = {"bucket_boundaries": [8, 16], "bucket_batch_sizes": [4]}
-    write_tuned(path, {**VALUES, "tuned": {**VALUES["tuned"], **buckets}})
+    write_tuned(path, tuned_text({**VALUES, "tuned": {**VALUES["tuned"], **buckets}}))
     with pytest.raises(UsageProblem, match=r"model.tuned.yaml: tuned.bucket_batch_sizes: expected .* 2 .* found 1"):
         load_tuned(path)
 
@@ -105,7 +105,7 @@ def test_a_tuned_config_names_its_spec_and_what_flags_had_set_in_it(tmp_path: Pa
     origin = origin_from(output, loaded.source, loaded.overridden)
     assert origin["spec"] == "../net.yml"
     tuned = {**VALUES["tuned"], "evidence": {**VALUES["tuned"]["evidence"], **origin}, "folder": ".."}
-    write_tuned(output, {**loaded.values, "tuned": tuned})
+    write_tuned(output, tuned_text({**loaded.values, "tuned": tuned}))
     again = load_spec(output, settings=["trial.steps=2"])
     assert again.source == spec
     assert again.overridden == (*loaded.overridden, "trial.steps")
