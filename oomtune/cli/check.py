@@ -86,6 +86,7 @@ def command(
     memory than it may, 5 another device, a card that can't be decided on here, no TensorFlow or a file that can't be
     written, 6 the model or data is broken, 130 interrupted.
     """
+    from oomtune.commands.check import CheckOptions, run_check
     from oomtune.commands.report import CheckFiles
 
     files = CheckFiles(junit=junit, summary=summary, code_quality=code_quality)
@@ -96,8 +97,6 @@ def command(
         )
     memory_limit, like = options.one_limit(context, memory_limit, like)
     with _errors_told(file, files):
-        from oomtune.commands.check import CheckOptions, run_check
-
         wanted = CheckOptions(
             device=device,
             memory_limit=memory_limit,
