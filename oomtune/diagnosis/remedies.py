@@ -14,7 +14,7 @@ from oomtune.diagnosis.names import OPTIMIZER
 from oomtune.diagnosis.remedy import Remedy
 from oomtune.diagnosis.result import Diagnosis
 from oomtune.diagnosis.shapes import Role, batch_in, is_made_once, role_of
-from oomtune.domain import Budget, Candidate, ClassConfig, ProbeSpec, is_half
+from oomtune.domain import Budget, Candidate, ClassConfig, ProbeSpec, RematMode, is_half
 from oomtune.units import MIB, format_bytes
 
 # The allocator can't use every byte: with little room to spare it keeps larger chunks than were asked for.
@@ -202,7 +202,7 @@ def _half(diagnosis: Diagnosis, tried: Tried | None) -> Iterator[Remedy]:
 
 
 def _remat(tried: Tried | None) -> Iterator[Remedy]:
-    if tried is None or (set(tried.spec.space.remats) == {"none"} and not tried.spec.model.trains_itself):
+    if tried is None or (set(tried.spec.space.remats) == {RematMode.NONE} and not tried.spec.model.trains_itself):
         yield Remedy(
             what="checkpoint: compute activations again in the backward pass",
             key="search.remat",

@@ -33,7 +33,21 @@ from oomtune.domain.explanation import Certainty, Cost, Explanation, Growth, Tri
 from oomtune.domain.finding import AllocatorState, Finding, FindingKind
 from oomtune.domain.result import Buckets, Fit, FrontierPoint, ProbeResult, Verdict, remat_slowdown
 from oomtune.domain.run import Provenance, Run, runs_of
-from oomtune.domain.search import Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Stage, is_half
+from oomtune.domain.search import (
+    Budget,
+    Candidate,
+    Kind,
+    Lane,
+    Objective,
+    Purpose,
+    Remat,
+    RematLayers,
+    RematMode,
+    SearchSpace,
+    Stage,
+    is_half,
+    parse_remat,
+)
 from oomtune.domain.spec import (
     LAYERS_INSIDE,
     Application,
@@ -129,6 +143,9 @@ __all__ = [
     "Purpose",
     "PythonData",
     "RaisedError",
+    "Remat",
+    "RematLayers",
+    "RematMode",
     "Reply",
     "Run",
     "Scan",
@@ -153,6 +170,7 @@ __all__ = [
     "Verdict",
     "WorkOrder",
     "is_half",
+    "parse_remat",
     "remat_slowdown",
     "runs_of",
     "runs_users_code",

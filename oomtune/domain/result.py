@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from oomtune.domain.run import Run, runs_of
-from oomtune.domain.search import Budget, Candidate, Kind, Lane, Word
+from oomtune.domain.search import Budget, Candidate, Kind, Lane, RematMode, Word
 from oomtune.domain.spec import Device, ProbeSpec
 from oomtune.domain.trial import Aim, TrialError, TrialRecord
 
@@ -100,12 +100,12 @@ class ProbeResult:
 def remat_slowdown(lane: Lane, records: Iterable[TrialRecord]) -> float | None:
     """The same for any lane. It is measured with the largest batch that was timed without and the nearest with; None
     where none are near, or there is nothing to compare."""
-    if lane.remat == "none":
+    if lane.remat is RematMode.NONE:
         return None
     runs = [run for run in runs_of(records) if run.fits and run.step_ms and not run.buckets]
     # Prefer trials that were run for their time: a size in a climb is timed in a process that is already warm.
     timed = [run for run in runs if run.aim is Aim.TIMING] or runs
-    without, with_it = _sample_ms(timed, replace(lane, remat="none")), _sample_ms(timed, lane)
+    without, with_it = _sample_ms(timed, replace(lane, remat=RematMode.NONE)), _sample_ms(timed, lane)
     if not without or not with_it:
         return None
     largest = max(without)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 
 class Word(str, Enum):
@@ -45,22 +46,62 @@ class Objective(Word):
     THROUGHPUT = "throughput"
 
 
+class RematMode(Word):
+    """Rematerialisation of nothing, or of every part of the model where it pays."""
+
+    NONE = "none"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class RematLayers:
+    """Rematerialisation of the layers whose names match one of these patterns."""
+
+    patterns: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ",".join(self.patterns)
+
+    @classmethod
+    def parse(cls, text: object) -> RematLayers:
+        """Return the patterns of a comma-joined text. Raise `ValueError` for anything else."""
+        if not isinstance(text, str) or text in tuple(RematMode):
+            raise ValueError(f"expected patterns of layer names with commas between; got {text!r}")
+        return cls(tuple(text.split(",")))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        # Ledgers and worker orders hold the patterns as one comma-joined string.
+        from pydantic_core import core_schema
+
+        to_text = core_schema.to_string_ser_schema()
+        return core_schema.no_info_plain_validator_function(cls.parse, serialization=to_text)
+
+
+Remat = RematMode | RematLayers
+
+
+def parse_remat(text: str) -> Remat:
+    """Return what `none`, `full` or comma-joined layer patterns stand for."""
+    return RematMode(text) if text in tuple(RematMode) else RematLayers.parse(text)
+
+
 def is_half(precision: str) -> bool:
     return precision.endswith("float16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """`remat` is `none`, `full` or patterns of layer names with commas between; an optimizer of None is the spec's."""
+    """A candidate without its batch size. An optimizer of None is the one that the spec trains with."""
 
     sequence_length: int | None
     precision: str
-    remat: str = "none"
+    remat: Remat = RematMode.NONE
     optimizer: str | None = None
 
     @property
     def half(self) -> bool:
-        """Is training in half precision?"""
+        """Whether training runs in half precision."""
         return is_half(self.precision)
 
     def at(self, batch_size: int) -> Candidate:
@@ -73,13 +114,13 @@ class Lane:
         )
 
     @property
-    def kind(self) -> tuple[str, str | None]:
-        """What sets lanes so far apart that the memory of one says nothing of the other's."""
+    def kind(self) -> tuple[Remat, str | None]:
+        """What sets lanes so far apart that the memory of one tells nothing about the other."""
         return self.remat, self.optimizer
 
     def __str__(self) -> str:
         length = f"sequence {self.sequence_length}, " if self.sequence_length is not None else ""
-        remat = f", remat {self.remat}" if self.remat != "none" else ""
+        remat = f", remat {self.remat}" if self.remat is not RematMode.NONE else ""
         return f"{length}{self.precision}{remat}{f', {self.optimizer}' if self.optimizer else ''}"
 
 
@@ -88,7 +129,7 @@ class Candidate:
     batch_size: int
     sequence_length: int | None = None
     precision: str = "float32"
-    remat: str = "none"
+    remat: Remat = RematMode.NONE
     optimizer: str | None = None
 
     @property
@@ -117,7 +158,7 @@ class SearchSpace:
     batch_sizes: Sequence[int]
     sequence_lengths: tuple[int, ...] | None = None
     precisions: tuple[str, ...] = ("float32",)
-    remats: tuple[str, ...] = ("none",)
+    remats: tuple[Remat, ...] = (RematMode.NONE,)
     optimizers: tuple[str | None, ...] = (None,)
     effective_batch_size: int | None = None
     """What micro-batches are to add up to."""

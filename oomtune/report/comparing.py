@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oomtune.domain import ProbeResult
+from oomtune.domain import ProbeResult, RematMode
 from oomtune.units import format_bytes, format_ms
 
 
@@ -107,7 +107,7 @@ def _answer(result: ProbeResult) -> dict[str, Any]:
             "sequence length": candidate.sequence_length,
             "precision": candidate.precision,
             # Where there is no answer there is none either: that is no change.
-            "remat": None if candidate.remat == "none" else candidate.remat,
+            "remat": None if candidate.remat is RematMode.NONE else str(candidate.remat),
             "optimizer": candidate.optimizer,
             "confirmed": best.confirmed_by is not None,
             "peak": best.peak_bytes,

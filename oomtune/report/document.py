@@ -181,7 +181,7 @@ def _frontier_document(point: FrontierPoint) -> dict[str, Any]:
     return {
         "precision": lane.precision,
         "sequence_length": lane.sequence_length,
-        "remat": lane.remat,
+        "remat": str(lane.remat),
         **({"optimizer": lane.optimizer} if lane.optimizer else {}),
         "batch_size": point.batch_size,
         "certainty": "run",
@@ -198,7 +198,7 @@ def candidate_document(candidate: Candidate) -> dict[str, Any]:
         "batch_size": candidate.batch_size,
         "sequence_length": candidate.sequence_length,
         "precision": candidate.precision,
-        "remat": candidate.remat,
+        "remat": str(candidate.remat),
         **({"optimizer": candidate.optimizer} if candidate.optimizer else {}),
     }
 

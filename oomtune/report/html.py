@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from oomtune import __version__
-from oomtune.domain import Explanation, ProbeResult, runs_of
+from oomtune.domain import Explanation, ProbeResult, RematMode, runs_of
 from oomtune.report import explanation as explained
 from oomtune.report.endings import Ending, ending_of
 from oomtune.report.figures import Figure, figures, memory_unit
@@ -165,8 +165,8 @@ def _hero(result: ProbeResult) -> list[tuple[str, str]]:
     if candidate.sequence_length is not None:
         words.append(("sequence length", str(candidate.sequence_length)))
     words.append(("precision", candidate.precision))
-    if candidate.remat != "none":
-        words.append(("rematerialisation", candidate.remat))
+    if candidate.remat is not RematMode.NONE:
+        words.append(("rematerialisation", str(candidate.remat)))
     if candidate.optimizer is not None:
         words.append(("optimizer", candidate.optimizer))
     return words
@@ -190,7 +190,7 @@ def _table(result: ProbeResult) -> dict[str, Any]:
     return {
         "entries": entries,
         "lengths": any(lane.sequence_length is not None for lane in lanes),
-        "remats": any(lane.remat != "none" for lane in lanes),
+        "remats": any(lane.remat is not RematMode.NONE for lane in lanes),
         "optimizers": any(lane.optimizer is not None for lane in lanes),
         "winner": result.best.confirmed_by.number if result.best and result.best.confirmed_by else None,
     }

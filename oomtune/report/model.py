@@ -14,6 +14,7 @@ from oomtune.domain import (
     Kind,
     ProbeResult,
     Purpose,
+    RematMode,
     Script,
     TrainingSpec,
     TrainStep,
@@ -94,7 +95,7 @@ def _settings(result: ProbeResult, candidate: Candidate) -> list[tuple[str, str]
         rows.append(("sequence length", str(candidate.sequence_length)))
     refused = "".join(f"; {name} refused: {said}" for name, said in result.refused_precisions.items())
     rows.append(("precision", f"{candidate.precision}{refused}"))
-    if candidate.remat != "none":
+    if candidate.remat is not RematMode.NONE:
         rows.append(("rematerialisation", f"{candidate.remat}{_time_for_remat(result)}"))
     if candidate.optimizer is not None:
         skipped = result.spec.space.optimizers.index(candidate.optimizer)
@@ -203,7 +204,7 @@ def paste_lines(result: ProbeResult) -> list[str]:
     batched = "batch" if result.buckets is None else "bucketed"
     if isinstance(model, TrainStep):
         return [*lines, "dataset = oomtune.keras.batch(train, tuned)      # then your own loop"]
-    if result.best.candidate.remat != "none":
+    if result.best.candidate.remat is not RematMode.NONE:
         lines.append("oomtune.keras.rematerialise(model, tuned)        # your model, once it is made")
     if result.spec.training.loss is None:
         lines.append("# your model comes compiled: it keeps its own optimizer and loss, as in the trials")

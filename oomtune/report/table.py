@@ -31,7 +31,7 @@ def _row(run: Run, result: ProbeResult) -> list[object]:
         candidate.batch_size,
         candidate.sequence_length,
         candidate.precision,
-        _harmless(candidate.remat),
+        _harmless(str(candidate.remat)),
         _harmless(candidate.optimizer or ""),
         " ".join(f"{length}:{size}" for length, size in run.buckets),
         run.kind,

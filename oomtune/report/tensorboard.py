@@ -53,7 +53,7 @@ def hparams(run: Run) -> dict[str, str | float]:
         "batch_size": candidate.batch_size,
         "sequence_length": candidate.sequence_length,
         "precision": candidate.precision,
-        "remat": candidate.remat,
+        "remat": str(candidate.remat),
         "optimizer": candidate.optimizer,
         "purpose": run.purpose.value,
         "outcome": run.kind.value,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from oomtune.domain import Candidate, Kind, Purpose, SearchSpace, Trial, TrialRecord, remat_slowdown
+from oomtune.domain import Candidate, Kind, Purpose, RematMode, SearchSpace, Trial, TrialRecord, remat_slowdown
 from oomtune.search.answer import best_fit
 
 # Without it the same batch takes more memory than there is, or the search would not have been for it. So these parts.
@@ -16,7 +16,7 @@ def next_timing_trial(space: SearchSpace, history: Sequence[TrialRecord]) -> Tri
     """A short trial without rematerialisation, once the answer with it is confirmed, and one with it at the same batch.
     None when the cost is known, or can't be."""
     best = best_fit(space, history)
-    if best is None or best.confirmed_by is None or best.candidate.remat == "none":
+    if best is None or best.confirmed_by is None or best.candidate.remat is RematMode.NONE:
         return None
     candidate = best.candidate
     if remat_slowdown(candidate.lane, history) is not None:
@@ -30,7 +30,7 @@ def next_timing_trial(space: SearchSpace, history: Sequence[TrialRecord]) -> Tri
     tried = {record.trial.candidate.batch_size for record in timed}
     sizes = (max(1, candidate.batch_size // part) for part in _PARTS)
     size = next((size for size in sizes if size not in tried), None)
-    return None if size is None else _timing(replace(candidate.lane, remat="none").at(size))
+    return None if size is None else _timing(replace(candidate.lane, remat=RematMode.NONE).at(size))
 
 
 def _timing(candidate: Candidate) -> Trial:

@@ -42,15 +42,16 @@ def search_space(spec: schema.Spec, every_lane: bool) -> domain.SearchSpace:
     )
 
 
-def remat_choices(entries: list[Remat]) -> tuple[str, ...]:
-    """`none`, `full` and lists of layers are a choice each; layers that stand beside them are one choice together."""
-    loose = [entry for entry in entries if isinstance(entry, str) and entry not in ("none", "full")]
-    choices = []
+def remat_choices(entries: list[Remat]) -> tuple[domain.Remat, ...]:
+    """Return `none`, `full` and each list of layers as a choice. Layers outside a list are one choice together."""
+    modes = {str(mode): mode for mode in domain.RematMode}
+    loose = tuple(entry for entry in entries if isinstance(entry, str) and entry not in modes)
+    choices: list[domain.Remat] = []
     for entry in entries:
         if isinstance(entry, list):
-            choices.append(",".join(entry))
+            choices.append(domain.RematLayers(tuple(entry)))
         else:
-            choices.append(",".join(loose) if entry in loose else entry)
+            choices.append(modes.get(entry) or domain.RematLayers(loose))
     return tuple(dict.fromkeys(choices))
 
 
@@ -88,7 +89,7 @@ def wrong_in_search(spec: schema.Spec) -> Iterator[Wrong]:
         way = "script" if spec.model.script is not None else "train_step"
         if search.optimizer is not None:
             yield ("search", "optimizer"), f"a {way} has its own optimizer; leave this key out"
-        if remat_choices(search.remat) != ("none",):
+        if remat_choices(search.remat) != (domain.RematMode.NONE,):
             yield ("search", "remat"), f"a {way} builds its model by itself: call oomtune.keras.rematerialise there"
 
 

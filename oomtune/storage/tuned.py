@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter
 
-from oomtune.domain import ProbeResult
+from oomtune.domain import ProbeResult, RematLayers
 from oomtune.errors import UsageProblem
 from oomtune.spec.text import entry_at, parse_text
 from oomtune.storage.atomic import check_writable, write_whole
@@ -73,7 +73,7 @@ def tuned_values(
         tuned["sequence_length"] = candidate.sequence_length
     tuned |= {
         "precision": candidate.precision,
-        "remat": candidate.remat if candidate.remat in ("none", "full") else candidate.remat.split(","),
+        "remat": list(remat.patterns) if isinstance(remat := candidate.remat, RematLayers) else str(remat),
         "gradient_accumulation_steps": steps,
         "effective_batch_size": steps * candidate.batch_size,
     }

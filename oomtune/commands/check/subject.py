@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from oomtune.commands.check.options import CheckOptions
-from oomtune.domain import Candidate, Purpose, Trial
+from oomtune.domain import Candidate, Purpose, Trial, parse_remat
 from oomtune.errors import UsageProblem
 from oomtune.spec import Document, LoadedSpec, load_spec, read_document
 from oomtune.storage.atomic import check_writable
@@ -55,7 +55,7 @@ def candidate_of(tuned: TunedConfig | None, loaded: LoadedSpec) -> Candidate:
         batch_size=tuned.batch_size,
         sequence_length=tuned.sequence_length,
         precision=tuned.precision,
-        remat=tuned.remat,
+        remat=parse_remat(tuned.remat),
         optimizer=name if name in loaded.spec.space.optimizers else None,
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from oomtune.commands.explain.bench import Bench
 from oomtune.commands.explain.fitting import careful_line
 from oomtune.diagnosis.nothing_fits import what_to_try
-from oomtune.domain import Budget, Candidate, ClassConfig, Kind, Outcome, ProbeSpec, SearchSpace, Stage
+from oomtune.domain import Budget, Candidate, ClassConfig, Kind, Outcome, ProbeSpec, SearchSpace, Stage, parse_remat
 from oomtune.errors import NothingFits, OomtuneError, TrialCrashed
 from oomtune.search import next_trial
 from oomtune.storage.tuned import TunedConfig
@@ -40,7 +40,7 @@ class Asked:
             batch_size=tuned.batch_size,
             sequence_length=tuned.sequence_length,
             precision=tuned.precision,
-            remat=tuned.remat,
+            remat=parse_remat(tuned.remat),
         )
 
     def trained(self, spec: ProbeSpec) -> ProbeSpec:

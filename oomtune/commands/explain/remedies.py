@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from oomtune.domain import Anatomy, Candidate, ClassConfig, ModelVariant, ProbeSpec, Script
+from oomtune.domain import Anatomy, Candidate, ClassConfig, ModelVariant, ProbeSpec, RematMode, Script
 
 _HALF = ("mixed_bfloat16", "mixed_float16")
 # From the heaviest on: two states for each weight, one, a row and a column, none. Others count as the heaviest.
@@ -82,12 +82,12 @@ def _precisions(at: _At) -> Iterator[Variation]:
 
 
 def _remat(at: _At) -> Iterator[Variation]:
-    if at.candidate.remat == "full":
+    if at.candidate.remat is RematMode.FULL:
         return
     yield at.varied(
         "rematerialisation",
         {"search.remat": ["full"]},
-        candidate=dataclasses.replace(at.candidate, remat="full"),
+        candidate=dataclasses.replace(at.candidate, remat=RematMode.FULL),
         not_for="its own training code decides that" if at.spec.model.trains_itself else "",
     )
 

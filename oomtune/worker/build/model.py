@@ -15,13 +15,14 @@ from oomtune.domain import (
     KerasFile,
     Layers,
     ModelVariant,
+    RematMode,
     Script,
     SyntheticData,
     TrainStep,
     WorkOrder,
 )
 from oomtune.errors import TrialCrashed
-from oomtune.keras.remat import NONE, rematerialise
+from oomtune.keras.remat import rematerialise
 from oomtune.worker.build import layers
 from oomtune.worker.build import length_use as length
 from oomtune.worker.build import recurrent_cells as cells
@@ -59,8 +60,8 @@ def build(order: WorkOrder, candidate: Candidate, *, any_length: bool = False) -
     if any_length:
         model = _opened(model, candidate.sequence_length)
     compile_as_told(model, order, candidate)
-    if candidate.remat != NONE:
-        rematerialise(model, candidate.remat)
+    if candidate.remat is not RematMode.NONE:
+        rematerialise(model, str(candidate.remat))
     return model
 
 

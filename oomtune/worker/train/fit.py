@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from oomtune.domain import Candidate, Finding, Point, Purpose, Stage, WorkOrder
-from oomtune.keras.remat import NONE, rematerialise
+from oomtune.domain import Candidate, Finding, Point, Purpose, Remat, RematMode, Stage, WorkOrder
+from oomtune.keras.remat import rematerialise
 from oomtune.search.climb import next_further, next_size
 from oomtune.worker.build import model
 from oomtune.worker.data import agreement
@@ -50,8 +50,8 @@ def run(order: WorkOrder, progress: Progress) -> None:
 
 
 def _tell_of_model(candidate: Candidate, network: keras.Model, progress: Progress, device_kind: str) -> None:
-    if candidate.remat != NONE:
-        if said := rematerialise(network, candidate.remat).missed():
+    if candidate.remat is not RematMode.NONE:
+        if said := rematerialise(network, str(candidate.remat)).missed():
             progress.found(Finding(kind="remat", message=f"remat {candidate.remat}: {said}"))
         if network.jit_compile and device_kind == "cpu" and (loops := _loops(network)):
             progress.found(_in_vain(candidate.remat, loops))
@@ -62,7 +62,7 @@ def _loops(network: keras.Model) -> list[str]:
     return [layer.name for layer in network._flatten_layers() if isinstance(layer, keras.layers.RNN)]
 
 
-def _in_vain(remat: str, loops: list[str]) -> Finding:
+def _in_vain(remat: Remat, loops: list[str]) -> Finding:
     """XLA on a CPU takes all that a loop needs before any of it runs."""
     more = f" and {len(loops) - 1} more" if len(loops) > 1 else ""
     return Finding(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oomtune.domain import Budget, Candidate, Kind, Purpose, Trial
+from oomtune.domain import Budget, Candidate, Kind, Purpose, RematMode, Trial
 from oomtune.trials.local import ForkRunner
 from tests.support.cli import ROOT
 from tests.support.specs import CPU, small_probe_spec
@@ -77,7 +77,7 @@ def test_a_trial_of_a_residual_network_has_a_lower_peak_with_it() -> None:
     )
     runner = ForkRunner(spec=spec, device=CPU, budget=Budget(limit_bytes=1024**3), notice=print)
     try:
-        candidates = [Candidate(batch_size=64, remat=remat) for remat in ("none", "full")]
+        candidates = [Candidate(batch_size=64, remat=remat) for remat in RematMode]
         plain, again = (runner.run(Trial(purpose=Purpose.SEARCH, candidate=one)) for one in candidates)
     finally:
         runner.close()
@@ -100,7 +100,7 @@ def test_where_it_saves_nothing_that_is_said() -> None:
     )
     runner = ForkRunner(spec=spec, device=CPU, budget=Budget(limit_bytes=1024**3), notice=print)
     try:
-        outcome = runner.run(Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=8, remat="full")))
+        outcome = runner.run(Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=8, remat=RematMode.FULL)))
     finally:
         runner.close()
     assert (outcome.kind, outcome.jit_compile) == (Kind.FITS, True), outcome.error

@@ -35,6 +35,7 @@ from oomtune.domain import (
     Phase,
     Point,
     ProbeSpec,
+    RematMode,
     TrainStep,
     Trial,
     TrialError,
@@ -203,7 +204,7 @@ def test_a_learning_rate_that_was_chosen_is_kept() -> None:
 
 def test_what_a_spec_has_already_is_no_remedy() -> None:
     spec = small_probe_spec()
-    half = Candidate(batch_size=8, precision="mixed_bfloat16", remat="full")
+    half = Candidate(batch_size=8, precision="mixed_bfloat16", remat=RematMode.FULL)
     assert {one.name for one in variations(spec, half, None, True)} == {"gradient accumulation", "XLA off"}
 
 

@@ -14,6 +14,7 @@ from oomtune.domain import (
     Point,
     ProbeResult,
     Purpose,
+    RematMode,
     Stage,
     Trial,
     TrialError,
@@ -28,7 +29,7 @@ from tests.support.finished import finished
 from tests.support.specs import small_probe_spec
 from tests.unit.search.test_remedies_in_the_search import Notes, probe
 
-WITHOUT, WITH = Candidate(batch_size=32), Candidate(batch_size=96, remat="full")
+WITHOUT, WITH = Candidate(batch_size=32), Candidate(batch_size=96, remat=RematMode.FULL)
 
 
 def climbed(candidate: Candidate, **step_ms: float) -> TrialRecord:
@@ -80,8 +81,10 @@ def device(without: float) -> FakeDevice:
     """A step takes half as long again with it, and so many times the memory without."""
     return FakeDevice(
         limit_bytes=1_000,
-        law=lambda candidate: int(100 + 5 * candidate.batch_size * (1 if candidate.remat == "full" else without)),
-        step_ms=lambda candidate: candidate.batch_size * (1.5 if candidate.remat == "full" else 1.0),
+        law=lambda candidate: int(
+            100 + 5 * candidate.batch_size * (1 if candidate.remat is RematMode.FULL else without)
+        ),
+        step_ms=lambda candidate: candidate.batch_size * (1.5 if candidate.remat is RematMode.FULL else 1.0),
     )
 
 
@@ -91,7 +94,7 @@ def test_where_nothing_is_searched_without_it_short_trials_show_the_cost(without
     result = probe(there, there.budget, ONLY_WITH)
     assert result.verdict is Verdict.TUNED
     assert result.best is not None
-    assert result.best.candidate == Candidate(batch_size=180, remat="full")
+    assert result.best.candidate == Candidate(batch_size=180, remat=RematMode.FULL)
     assert result.remat_slowdown == pytest.approx(1.5)
     aside = [trial for trial in there.ran if trial.for_time]
     compared = [trial.candidate for trial in aside[-2:]]
@@ -123,7 +126,7 @@ def test_a_model_that_fails_without_it_keeps_its_answer_and_that_is_said() -> No
     class FailsWithout(FakeDevice):
         def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
             outcome = super().run(trial, within_s=within_s)
-            if trial.candidate.remat == "full":
+            if trial.candidate.remat is RematMode.FULL:
                 return outcome
             return dataclasses.replace(outcome, kind=Kind.CRASH, error=TrialError(code="raised", message="no such op"))
 

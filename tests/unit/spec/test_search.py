@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from oomtune.domain import Candidate, ClassConfig
+from oomtune.domain import Candidate, ClassConfig, Remat, RematLayers, RematMode
 from oomtune.errors import SpecProblem
 from oomtune.spec import load_spec
 from tests.support.specs import small_probe_spec, small_spec
+
+NONE, FULL = RematMode.NONE, RematMode.FULL
 
 
 @pytest.mark.parametrize(
@@ -68,13 +70,16 @@ def test_code_that_trains_by_itself_has_its_own_optimizer_and_model(tmp_path: An
 @pytest.mark.parametrize(
     ("entries", "choices"),
     [
-        (["none"], ("none",)),
-        (["full", "none", "full"], ("full", "none")),
-        (["none", "block_*", "head"], ("none", "block_*,head")),
-        (["none", ["block_*"], ["block_*", "head"], "full"], ("none", "block_*", "block_*,head", "full")),
+        (["none"], (NONE,)),
+        (["full", "none", "full"], (FULL, NONE)),
+        (["none", "block_*", "head"], (NONE, RematLayers(("block_*", "head")))),
+        (
+            ["none", ["block_*"], ["block_*", "head"], "full"],
+            (NONE, RematLayers(("block_*",)), RematLayers(("block_*", "head")), FULL),
+        ),
     ],
 )
-def test_layers_that_stand_side_by_side_are_one_choice(entries: list[Any], choices: tuple[str, ...]) -> None:
+def test_layers_that_stand_side_by_side_are_one_choice(entries: list[Any], choices: tuple[Remat, ...]) -> None:
     assert small_probe_spec(search__remat=entries).space.remats == choices
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import TypeAdapter
 from oomtune.domain import (
     Application,
     Builder,
+    Candidate,
     ClassConfig,
     DatasetSpec,
     ImagesData,
@@ -17,6 +19,9 @@ from oomtune.domain import (
     Layers,
     ModelSpec,
     PythonData,
+    Remat,
+    RematLayers,
+    RematMode,
     Script,
     SyntheticData,
     TensorSpec,
@@ -88,3 +93,20 @@ def test_an_older_dataset_is_read_as_its_one_kind(fields: dict[str, Any], datase
     upgrade_spec(spec)
     read: TypeAdapter[DatasetSpec | None] = TypeAdapter(DatasetSpec | None)
     assert read.validate_python(spec["dataset"]) == dataset
+
+
+@pytest.mark.parametrize(
+    ("remat", "text"),
+    [
+        (RematMode.NONE, "none"),
+        (RematMode.FULL, "full"),
+        (RematLayers(("block_*",)), "block_*"),
+        (RematLayers(("block_*", "head")), "block_*,head"),
+    ],
+)
+def test_rematerialisation_is_stored_as_one_string(remat: Remat, text: str) -> None:
+    adapter = TypeAdapter(Candidate)
+    candidate = Candidate(batch_size=1, remat=remat)
+    stored = adapter.dump_python(candidate, mode="json")
+    assert stored["remat"] == str(remat) == text
+    assert adapter.validate_python(stored) == adapter.validate_json(json.dumps(stored)) == candidate
