@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 SPEC ?= configs/lstm.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help install probe test browser lint format test-gpu bench bench-cost bench-oom record pictures clean
+.PHONY: help install probe test test-lowest browser lint format test-gpu bench bench-cost bench-oom record pictures clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,15 @@ probe: $(STAMP) ## probe a spec to a tuned config (SPEC=configs/lstm.yaml)
 
 test: $(STAMP) browser ## run all tests
 	$(BIN)/python -m pytest
+
+test-lowest: ## run the unit and contract tests and a probe with the lowest versions of all direct dependencies
+	$(PYTHON) -m venv .venv-lowest
+	mkdir -p build
+	$(PYTHON) -m tests.support.lowest_versions > build/lowest-versions.txt
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint build/lowest-versions.txt --editable '.[dev]'
+	.venv-lowest/bin/python -m pytest tests/unit tests/contract
+	.venv-lowest/bin/oomtune probe configs/lstm.yaml --fresh -o build/lowest.tuned.yaml
 
 browser: ## find Chromium for the tests of the report, or install Debian's
 	@sh tests/browser/install.sh
@@ -59,4 +68,4 @@ pictures: $(STAMP) ## draw the README's pictures from real runs
 	$(BIN)/python -m tests.browser.picture build/lstm.tuned.yaml .github/report.png
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,7 +11,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -29,6 +29,9 @@ from oomtune.errors import (
     TrialCrashed,
     UsageProblem,
 )
+
+# The base of Typer's own errors. It has a public name only from Typer 0.29 on.
+_TYPER_ERROR: type[Any] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="oomtune",
@@ -85,7 +88,7 @@ def main() -> NoReturn:
     be_patient()
     try:
         code = _run()
-    except typer.TyperException as error:
+    except _TYPER_ERROR as error:
         code = fail(UsageProblem(error.format_message(), hint=f"see: oomtune{_known_command()} --help"))
     except (typer.Abort, KeyboardInterrupt):
         code = interrupted()

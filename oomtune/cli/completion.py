@@ -51,13 +51,21 @@ def shell_set_up(words: Sequence[str]) -> str | None:
 
 
 def _shell(flag: str, named: Sequence[str]) -> str:
-    from typer._completion_shared import _get_shell_name
-
-    shell = named[0] if named else _get_shell_name()
+    shell = named[0] if named else _current_shell()
     if shell in SHELLS:
         return shell
     said = f"{flag} {shell}: no such shell" if named else f"{flag}: {shell or 'no shell'} is what this runs in"
     raise UsageProblem(said, hint=f"name one: {', '.join(SHELLS)}")
+
+
+def _current_shell() -> str | None:
+    import shellingham
+
+    try:
+        name: str = shellingham.detect_shell()[0]
+    except shellingham.ShellDetectionFailure:
+        return None
+    return name
 
 
 def _script(shell: str) -> str:

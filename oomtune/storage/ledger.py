@@ -52,7 +52,7 @@ def ledger_folder(spec_path: Path) -> Path:
 
 def state_folder() -> Path:
     try:
-        return Path(platformdirs.user_state_dir("oomtune")) / "ledgers"
+        return Path(platformdirs.user_state_dir("oomtune")).expanduser() / "ledgers"
     except RuntimeError:  # a container's user may be a mere number
         raise EnvironmentProblem(
             "there is no home folder to keep the trials in",

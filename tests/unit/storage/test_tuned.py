@@ -47,7 +47,7 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
 def test_a_model_that_comes_compiled_gets_no_other_optimizer(tmp_path: Path) -> None:
     path = tmp_path / "model.tuned.yaml"
     write_tuned(path, tuned_text(VALUES | {"training": {}}))
-    with pytest.raises(UsageProblem, match="the trials took the model as it comes compiled"):
+    with pytest.raises(UsageProblem, match="the trials used the model as it was compiled"):
         compile_args(load_tuned(path))
 
 
