@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from oomtune.domain import (
+    Aim,
     Budget,
     Device,
     Kind,
@@ -122,9 +123,9 @@ def _goes_on(spec: ProbeSpec, history: Sequence[TrialRecord], observer: Observer
     said = record.outcome.error.message if record.outcome.error else "they can not take turns"
     said = " ".join(said.split())  # a notice is one line
     refused, precision = refused_precisions(history), record.trial.candidate.precision
-    if not record.trial.for_the_answer:
+    if record.trial.aim is not Aim.ANSWER:
         # This model can't train on other lengths, or not without rematerialisation.
-        lost = "no buckets" if record.trial.for_buckets else "what rematerialisation costs in time is not known"
+        lost = "no buckets" if record.trial.aim is Aim.BUCKETS else "what rematerialisation costs in time is not known"
         observer.notice(f"{lost}: {said}")
         return True
     if precision in refused and set(spec.space.precisions) - set(refused):
@@ -135,10 +136,10 @@ def _goes_on(spec: ProbeSpec, history: Sequence[TrialRecord], observer: Observer
 
 def _tell_of_given_up_buckets(history: Sequence[TrialRecord], observer: Observer) -> None:
     """Buckets that were tried to the end and are not in the answer."""
-    of_buckets = [record for record in history if record.trial.for_buckets]
+    of_buckets = [record for record in history if record.trial.aim is Aim.BUCKETS]
     if not of_buckets or any(record.outcome.kind is Kind.CRASH for record in of_buckets):
         return
-    turns = [record for record in of_buckets if record.trial.buckets]
+    turns = [record for record in of_buckets if record.buckets]
     full = [record for record in turns if record.trial.purpose is Purpose.CONFIRM]
     if not full:
         observer.notice("no buckets: not every one of them has a batch that fits by itself")
@@ -154,12 +155,12 @@ def _tell_of_given_up_buckets(history: Sequence[TrialRecord], observer: Observer
 
 
 def _sizes(record: TrialRecord) -> str:
-    return ", ".join(f"{size} of {length}" for length, size in record.trial.buckets)
+    return ", ".join(f"{size} of {length}" for length, size in record.buckets)
 
 
 def _stopped(before: Trial | None, code: str, trials: int) -> tuple[Verdict, TrialError | None]:
     """How a search ends that was stopped before this trial. The answer needs none that is only to be timed."""
-    if before is not None and before.for_time:
+    if before is not None and before.aim is Aim.TIMING:
         return Verdict.TUNED, None
     problem = TrialError(
         code=code, message=f"stopped by --{code.replace('_', '-')} after {format_count(trials, 'more trial')}"

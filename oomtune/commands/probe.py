@@ -29,7 +29,7 @@ from oomtune.commands.scan import said_of
 from oomtune.devices import Resolved
 from oomtune.devices.host_memory import SHARE_OF_FREE, host_memory
 from oomtune.diagnosis.nothing_fits import nothing_fits, smallest_failure
-from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Purpose, Script, Trial, TrialError, Verdict
+from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Script, Search, TrialError, Verdict
 from oomtune.domain.observer import Observer, SilentObserver
 from oomtune.session import Limits, result_of, run_session
 from oomtune.spec import LoadedSpec, load_spec
@@ -268,7 +268,7 @@ def _measure_need(smallest: Candidate, result: ProbeResult, runner: ForkRunner, 
     runner.budget = Budget(limit_bytes=free_bytes, headroom=0.0)  # the runner's last trial
     within_s = None if limits.deadline is None else limits.deadline - time.monotonic()
     try:
-        outcome = runner.run(Trial(purpose=Purpose.SEARCH, candidate=smallest), within_s=within_s)
+        outcome = runner.run(Search(candidate=smallest), within_s=within_s)
     except TimeUp:
         return None
     return outcome.peak_bytes if outcome.kind is Kind.FITS else None

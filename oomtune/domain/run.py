@@ -101,7 +101,7 @@ def _own(record: TrialRecord) -> Run:
         peak_bytes=None if in_climb and outcome.stage is not Stage.DONE else outcome.peak_bytes,
         step_ms=None if in_climb else outcome.step_ms,
         error=outcome.error,
-        buckets=trial.buckets,
+        buckets=record.buckets,
     )
 
 

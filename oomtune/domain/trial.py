@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from oomtune.domain.anatomy import Anatomy
 from oomtune.domain.data import DatasetSpec, Scan, TensorSpec
 from oomtune.domain.finding import AllocatorState, Finding
-from oomtune.domain.search import Budget, Candidate, Kind, Purpose, Stage, Word
+from oomtune.domain.search import Budget, Candidate, Kind, Lane, Purpose, Stage, Word
 from oomtune.domain.spec import Device, ModelSpec, ModelVariant, TrainingSpec, TrialSettings
 
 
@@ -21,37 +22,73 @@ class Aim(Word):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """One process to run. A calibrating trial climbs through `climb`, which begins with the candidate's batch size.
-    One with `buckets`, pairs of a length and a batch size, trains on all of these by turns."""
+class Climb:
+    """Run growing batch sizes of one lane in one process, to see how memory grows."""
 
-    purpose: Purpose
-    candidate: Candidate
-    climb: tuple[int, ...] = ()
-    buckets: tuple[tuple[int, int], ...] = ()
-    for_buckets: bool = False
-    """Is it run for the sake of buckets? Then the answer does not depend on it."""
-    for_time: bool = False
-    """Is it run to see what rematerialisation costs in time? Nor does it then."""
+    purpose: Literal[Purpose.CALIBRATE] = Purpose.CALIBRATE
+    lane: Lane
+    sizes: tuple[int, ...]
+    """The batch sizes to choose from, ascending; the first always runs."""
     every_size: bool = False
-    """Is no size of the climb to be left out?"""
-    dissected: bool = False
-    """Is it to be told what memory holds at the peak? Steps take longer then."""
+    """Run every size below the budget, instead of only those that teach enough."""
+    aim: Aim = Aim.ANSWER
+
+    @property
+    def candidate(self) -> Candidate:
+        """The candidate that the climb begins with."""
+        return self.lane.at(self.sizes[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """Run one candidate for a few steps."""
+
+    purpose: Literal[Purpose.SEARCH] = Purpose.SEARCH
+    candidate: Candidate
     further: tuple[int, ...] = ()
-    """Larger sizes to go on to in the same process once the candidate has fitted, up to the first that does not."""
-    afar_s: float | None = None
-    """Set where the candidate may be far below the edge: for how long to begin another of the `further` sizes. They
-    come near the edge by halves then."""
+    """Larger batch sizes to run afterwards in the same process, up to the first that does not fit."""
+    further_within_s: float | None = None
+    """How long further sizes may begin. Set when the candidate may be far below the edge; the sizes then cover half of
+    the distance at a time."""
+    shows_anatomy: bool = False
+    """Measure what memory holds at the peak. Steps take longer then."""
+    aim: Aim = Aim.ANSWER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirm:
+    """Run one candidate as long as an answer must run. `further` is as in `Search`."""
+
+    purpose: Literal[Purpose.CONFIRM] = Purpose.CONFIRM
+    candidate: Candidate
+    further: tuple[int, ...] = ()
+    further_within_s: float | None = None
+    aim: Aim = Aim.ANSWER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketTurns:
+    """Train on batches of several lengths in turns: `buckets` are pairs of a length and a batch size, shortest first.
+    As `confirm` the trial runs as long as an answer must run."""
+
+    purpose: Literal[Purpose.SEARCH, Purpose.CONFIRM]
+    lane: Lane
+    buckets: tuple[tuple[int, int], ...]
 
     @property
-    def for_the_answer(self) -> bool:
-        return not (self.for_buckets or self.for_time)
+    def candidate(self) -> Candidate:
+        """The bucket of the longest samples."""
+        return self.lane.at(self.buckets[-1][1])
 
     @property
-    def aim(self) -> Aim:
-        if self.for_buckets:
-            return Aim.BUCKETS
-        return Aim.TIMING if self.for_time else Aim.ANSWER
+    def aim(self) -> Literal[Aim.BUCKETS]:
+        return Aim.BUCKETS
+
+
+LaneTrial: TypeAlias = Climb | Search | Confirm
+"""A trial of one lane."""
+Trial: TypeAlias = LaneTrial | BucketTurns
+"""What one process is to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +262,11 @@ class TrialRecord:
     number: int
     trial: Trial
     outcome: Outcome
+
+    @property
+    def buckets(self) -> tuple[tuple[int, int], ...]:
+        """The buckets that took turns; none in a trial of one lane."""
+        return self.trial.buckets if isinstance(self.trial, BucketTurns) else ()
 
     @property
     def ended_at(self) -> Candidate:

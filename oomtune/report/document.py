@@ -211,7 +211,7 @@ def trial_document(record: TrialRecord, entry: TrialEntry) -> dict[str, Any]:
         "number": record.number,
         "purpose": record.trial.purpose.value,
         "candidate": candidate_document(record.trial.candidate),
-        **({"buckets": [list(pair) for pair in record.trial.buckets]} if record.trial.buckets else {}),
+        **({"buckets": [list(pair) for pair in run.buckets]} if run.buckets else {}),
         "outcome": outcome.kind.value,
         "stage": outcome.stage.value,
         "peak_bytes": run.peak_bytes,

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oomtune.domain import (
+    Aim,
     Buckets,
+    BucketTurns,
     Budget,
     Candidate,
     Kind,
@@ -44,9 +46,9 @@ class TrialRow:
 
 def trial_row(record: TrialRecord, budget: Budget) -> TrialRow:
     outcome, trial = record.outcome, record.trial
-    candidate = f"{trial.candidate}{', for its time' if trial.for_time else ''}"
+    candidate = f"{trial.candidate}{', for its time' if trial.aim is Aim.TIMING else ''}"
     peak = outcome.peak_bytes
-    if trial.buckets:
+    if isinstance(trial, BucketTurns):
         candidate = f"buckets by turns, {', '.join(f'{size} of {length}' for length, size in trial.buckets)}"
     climbed = trial.purpose is Purpose.CALIBRATE and bool(outcome.points)
     if climbed:

@@ -11,8 +11,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Literal
 
-from oomtune.domain import Buckets, Budget, Candidate, Kind, Lane, Objective, Purpose, SearchSpace, Trial, TrialRecord
+from oomtune.domain import (
+    Aim,
+    Buckets,
+    BucketTurns,
+    Budget,
+    Candidate,
+    Kind,
+    Lane,
+    Objective,
+    Purpose,
+    SearchSpace,
+    Trial,
+    TrialRecord,
+)
 from oomtune.search.answer import best_fit
 from oomtune.search.axis import last_up_to
 from oomtune.search.plan import next_trial
@@ -42,7 +56,7 @@ def next_bucket_trial(space: SearchSpace, budget: Budget, history: Sequence[Tria
     candidate = best.candidate
     edges = boundaries(space.length_counts, candidate.sequence_length or 0, space.most_buckets)
     turns = _turns(history, candidate.lane, edges)
-    if not edges or any(record.outcome.kind is Kind.CRASH for record in history if record.trial.for_buckets):
+    if not edges or any(record.outcome.kind is Kind.CRASH for record in history if record.trial.aim is Aim.BUCKETS):
         return None
     if not turns:
         sizes = [_size(space, candidate.tokens / edge * _GENTLE) for edge in edges]
@@ -51,7 +65,7 @@ def next_bucket_trial(space: SearchSpace, budget: Budget, history: Sequence[Tria
     for edge in reversed(edges[:-1]):
         trial = next_trial(_only(space, candidate, edge), budget, _of_lanes(history), beside=known)
         if trial is not None:
-            return replace(trial, for_buckets=True)
+            return replace(trial, aim=Aim.BUCKETS)
     return _next_turn(space, budget, candidate, edges, turns, history)
 
 
@@ -66,7 +80,7 @@ def buckets_found(space: SearchSpace, budget: Budget, history: Sequence[TrialRec
         return None
     return Buckets(
         boundaries=edges,
-        batch_sizes=tuple(size for _, size in full[-1].trial.buckets),
+        batch_sizes=tuple(size for _, size in full[-1].buckets),
         share_padding=share_padding(space.length_counts, edges),
         confirmed_by=full[-1],
     )
@@ -94,9 +108,9 @@ def _next_turn(
 def _of_lanes(history: Sequence[TrialRecord]) -> list[TrialRecord]:
     """All that ran in single lanes, whatever for: for a bucket it counts alike."""
     return [
-        replace(record, trial=replace(record.trial, for_buckets=False))
+        replace(record, trial=replace(record.trial, aim=Aim.ANSWER))
         for record in history
-        if not record.trial.buckets
+        if not isinstance(record.trial, BucketTurns)
     ]
 
 
@@ -116,15 +130,14 @@ def _turns(history: Sequence[TrialRecord], lane: Lane, edges: tuple[int, ...]) -
     return [
         record
         for record in history
-        if record.trial.buckets
-        and record.trial.candidate.lane == lane
-        and tuple(edge for edge, _ in record.trial.buckets) == edges
+        if edges and record.trial.candidate.lane == lane and tuple(edge for edge, _ in record.buckets) == edges
     ]
 
 
-def _taking_turns(purpose: Purpose, candidate: Candidate, edges: Sequence[int], sizes: Sequence[int]) -> Trial:
-    buckets = tuple(zip(edges, sizes, strict=True))
-    return Trial(purpose=purpose, candidate=candidate.lane.at(sizes[-1]), buckets=buckets, for_buckets=True)
+def _taking_turns(
+    purpose: Literal[Purpose.SEARCH, Purpose.CONFIRM], candidate: Candidate, edges: Sequence[int], sizes: Sequence[int]
+) -> BucketTurns:
+    return BucketTurns(purpose=purpose, lane=candidate.lane, buckets=tuple(zip(edges, sizes, strict=True)))
 
 
 def _size(space: SearchSpace, wanted: float) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from oomtune.domain import (
+    Aim,
     Budget,
     Candidate,
     Kind,
@@ -128,7 +129,7 @@ def lane_views(
 
 def for_the_answer(history: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Without the trials that are run once it is confirmed: it stays what it is, whatever these show."""
-    return [record for record in history if record.trial.for_the_answer]
+    return [record for record in history if record.trial.aim is Aim.ANSWER]
 
 
 def _failed(records: Sequence[TrialRecord], budget: Budget) -> dict[int, Kind]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from oomtune.domain import Budget, Fit, Lane, Objective, Purpose, SearchSpace, Trial, TrialRecord
+from oomtune.domain import Budget, Climb, Confirm, Fit, Lane, LaneTrial, Objective, Search, SearchSpace, TrialRecord
 from oomtune.search.accumulation import may_fit_whole
 from oomtune.search.answer import all_fits, largest_fit, refused_precisions, wanted_answer
 from oomtune.search.axis import first_from, settled
@@ -32,7 +32,7 @@ _RUNG = 1.02
 
 def next_trial(
     space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], *, beside: Sequence[Lane] = ()
-) -> Trial | None:
+) -> LaneTrial | None:
     """The trial that history calls for; None when the answer is known and confirmed, or nothing fits.
 
     The lanes `beside` the space are not searched; what ran in them tells of those that are.
@@ -63,7 +63,7 @@ def _shared_resolution(space: SearchSpace) -> SearchSpace:
 
 def _next_in(
     space: SearchSpace, budget: Budget, history: Sequence[TrialRecord], beside: Sequence[Lane]
-) -> Trial | None:
+) -> LaneTrial | None:
     """The same, where nothing is left of the space but what may be the answer."""
     views = lane_views(space, history, budget)
     best = largest_fit(space, history)
@@ -73,8 +73,10 @@ def _next_in(
         nothing_yet = best is None and any(view.failed for view in views.values())
         chosen = _choose(space, budget, contenders, best, nothing_yet)
         trial = _trial_in(chosen, space, budget)
-        answers = len(contenders) == 1 and chosen.line is not None and _may_answer(chosen, trial, space, history)
-        return replace(trial, purpose=Purpose.CONFIRM) if answers else trial
+        if isinstance(trial, Climb) or len(contenders) > 1 or chosen.line is None:
+            return trial
+        answers = _may_answer(chosen, trial, space, history)
+        return Confirm(candidate=trial.candidate, further=trial.further) if answers else trial
     if best is not None and space.objective is Objective.THROUGHPUT:
         smaller = _smaller_batch(space, views)
         if smaller is not None:
@@ -85,7 +87,9 @@ def _next_in(
     return _in_one_piece(space, budget, view, history) or _confirmation(space, view, history, best)
 
 
-def _in_one_piece(space: SearchSpace, budget: Budget, view: LaneView, history: Sequence[TrialRecord]) -> Trial | None:
+def _in_one_piece(
+    space: SearchSpace, budget: Budget, view: LaneView, history: Sequence[TrialRecord]
+) -> LaneTrial | None:
     """The effective batch itself, or the next size above it, which may fit beyond the lane's edge because it is no
     micro-batch."""
     whole = space.effective_batch_size and first_from(space.batch_sizes, space.effective_batch_size)
@@ -94,17 +98,17 @@ def _in_one_piece(space: SearchSpace, budget: Budget, view: LaneView, history: S
     parameters = next((record.outcome.parameters for record in history if record.outcome.parameters), None)
     if not may_fit_whole(whole, view.peaks, parameters, budget.budget_bytes):
         return None
-    return Trial(purpose=Purpose.CONFIRM, candidate=view.lane.at(whole))
+    return Confirm(candidate=view.lane.at(whole))
 
 
-def _confirmation(space: SearchSpace, view: LaneView, history: Sequence[TrialRecord], best: Fit) -> Trial | None:
+def _confirmation(space: SearchSpace, view: LaneView, history: Sequence[TrialRecord], best: Fit) -> LaneTrial | None:
     """The run that is still to prove the answer; None when it has."""
     wanted = wanted_answer(space, history, best.candidate)
     if any(fit.candidate == wanted and fit.confirmed_by is not None for fit in all_fits(history)):
         return None
     # Where the answer is the lane's largest, its process shows that larger ones do not fit, unless a fresh one has.
     further = _further(space, view, wanted.batch_size) if wanted == best.candidate else ()
-    return Trial(purpose=Purpose.CONFIRM, candidate=wanted, further=further)
+    return Confirm(candidate=wanted, further=further)
 
 
 def _choose(
@@ -148,9 +152,9 @@ def _by_batch(contenders: list[Contender], best: Fit | None) -> Contender:
     return contenders[len(contenders) // 2]
 
 
-def _may_answer(contender: Contender, trial: Trial, space: SearchSpace, history: Sequence[TrialRecord]) -> bool:
+def _may_answer(contender: Contender, trial: Search, space: SearchSpace, history: Sequence[TrialRecord]) -> bool:
     """In the last lane in question a trial may give the answer: is it run as long as an answer must be?"""
-    if trial.purpose is Purpose.CALIBRATE or space.objective is Objective.THROUGHPUT:
+    if space.objective is Objective.THROUGHPUT:
         return False
     if wanted_answer(space, history, trial.candidate) != trial.candidate:
         return False
@@ -160,11 +164,11 @@ def _may_answer(contender: Contender, trial: Trial, space: SearchSpace, history:
     return closes or full_length_pays(space, history, batch)
 
 
-def _trial_in(contender: Contender, space: SearchSpace, budget: Budget) -> Trial:
+def _trial_in(contender: Contender, space: SearchSpace, budget: Budget) -> Climb | Search:
     view = contender.view
     climb = None if contender.begun else _climb(contender, space, budget)
     if climb is not None:
-        return Trial(purpose=Purpose.CALIBRATE, candidate=contender.lane.at(climb[0]), climb=climb)
+        return Climb(lane=contender.lane, sizes=climb)
     batch = next_batch(
         view,
         line=contender.line,
@@ -173,8 +177,7 @@ def _trial_in(contender: Contender, space: SearchSpace, budget: Budget) -> Trial
         resolution=space.resolution,
         need=contender.need,
     )
-    return Trial(
-        purpose=Purpose.SEARCH,
+    return Search(
         candidate=contender.lane.at(batch),
         further=_further(space, view, batch),
     )
@@ -212,7 +215,7 @@ def _ladder(contender: Contender, axis: Sequence[int], first: int, top: int) -> 
     return rungs
 
 
-def _smaller_batch(space: SearchSpace, views: Mapping[Lane, LaneView]) -> Trial | None:
+def _smaller_batch(space: SearchSpace, views: Mapping[Lane, LaneView]) -> LaneTrial | None:
     """The largest batch is not always the fastest: half and a quarter of it are timed too."""
     for lane, view in views.items():
         if view.low is None or not worth_running(space, lane):
@@ -220,5 +223,5 @@ def _smaller_batch(space: SearchSpace, views: Mapping[Lane, LaneView]) -> Trial 
         for share in (2, 4):
             batch = first_from(space.batch_sizes, view.low / share)
             if batch is not None and batch not in view.fits and batch not in view.failed:
-                return Trial(purpose=Purpose.SEARCH, candidate=lane.at(batch))
+                return Search(candidate=lane.at(batch))
     return None

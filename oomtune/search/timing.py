@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from oomtune.domain import Candidate, Kind, Purpose, RematMode, SearchSpace, Trial, TrialRecord, remat_slowdown
+from oomtune.domain import (
+    Aim,
+    Candidate,
+    Kind,
+    RematMode,
+    Search,
+    SearchSpace,
+    TrialRecord,
+    remat_slowdown,
+)
 from oomtune.search.answer import best_fit
 
 # Without it the same batch takes more memory than there is, or the search would not have been for it. So these parts.
 _PARTS = (2, 4, 8)
 
 
-def next_timing_trial(space: SearchSpace, history: Sequence[TrialRecord]) -> Trial | None:
+def next_timing_trial(space: SearchSpace, history: Sequence[TrialRecord]) -> Search | None:
     """A short trial without rematerialisation, once the answer with it is confirmed, and one with it at the same batch.
     None when the cost is known, or can't be."""
     best = best_fit(space, history)
@@ -21,7 +30,7 @@ def next_timing_trial(space: SearchSpace, history: Sequence[TrialRecord]) -> Tri
     candidate = best.candidate
     if remat_slowdown(candidate.lane, history) is not None:
         return None
-    timed = [record for record in history if record.trial.for_time]
+    timed = [record for record in history if record.trial.aim is Aim.TIMING]
     if any(record.outcome.kind is Kind.CRASH or record.trial.candidate.lane == candidate.lane for record in timed):
         return None
     fitted = [record.trial.candidate.batch_size for record in timed if record.outcome.kind is Kind.FITS]
@@ -33,5 +42,5 @@ def next_timing_trial(space: SearchSpace, history: Sequence[TrialRecord]) -> Tri
     return None if size is None else _timing(replace(candidate.lane, remat=RematMode.NONE).at(size))
 
 
-def _timing(candidate: Candidate) -> Trial:
-    return Trial(purpose=Purpose.SEARCH, candidate=candidate, for_time=True)
+def _timing(candidate: Candidate) -> Search:
+    return Search(candidate=candidate, aim=Aim.TIMING)

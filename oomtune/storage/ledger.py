@@ -26,7 +26,6 @@ from oomtune.domain import TrialRecord
 from oomtune.errors import EnvironmentProblem, OutputNotWritable
 from oomtune.storage.ledger_format import (
     FORMAT,
-    RECORD,
     About,
     Ended,
     about_document,
@@ -34,6 +33,7 @@ from oomtune.storage.ledger_format import (
     read_kept,
     that_hold,
 )
+from oomtune.storage.ledger_records import record_document
 from oomtune.units import format_bytes
 
 _MOST_AT_ONCE = 64
@@ -138,7 +138,7 @@ class Ledger:
     def append(self, record: TrialRecord) -> None:
         """Put a record on disk; it is there when this returns."""
         self.records.append(record)
-        self._keep(RECORD.dump_python(record, mode="json"))
+        self._keep(record_document(record))
 
     def keep_environment(self, environment: Mapping[str, str]) -> None:
         """Remember what trials on this machine need, so that a resumed probe need not find out again."""

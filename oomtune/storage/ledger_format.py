@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from oomtune.domain import Device, Kind, ProbeResult, ProbeSpec, TrialError, TrialRecord, Verdict
+from oomtune.domain import Aim, Device, Kind, ProbeResult, ProbeSpec, TrialError, TrialRecord, Verdict
+from oomtune.storage.ledger_records import parse_record
 
 FORMAT = 1
-RECORD = TypeAdapter(TrialRecord)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ def _take(kept: Kept, line: bytes) -> None:
     elif line.startswith(b'{"ended"'):
         kept.ended = _endings().validate_python(json.loads(line)["ended"])
     else:
-        kept.records.append(RECORD.validate_json(line))
+        kept.records.append(parse_record(line))
 
 
 def _prober(began: dict[str, Any]) -> Prober | None:
@@ -129,7 +129,7 @@ def that_hold(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     return [
         record
         for record in records
-        if record.outcome.kind is not Kind.CRASH or not record.trial.for_the_answer or record.refuses_precision
+        if record.outcome.kind is not Kind.CRASH or record.trial.aim is not Aim.ANSWER or record.refuses_precision
     ]
 
 

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from oomtune.domain import Budget, Candidate, Outcome, Point, Purpose, RaisedError, Reply, Stage, Trial
+from oomtune.domain import (
+    BucketTurns,
+    Budget,
+    Candidate,
+    Climb,
+    Confirm,
+    Outcome,
+    Point,
+    Purpose,
+    RaisedError,
+    Reply,
+    Search,
+    Stage,
+    Trial,
+)
 from oomtune.search.climb import next_further, next_size
 from oomtune.trials.outcome import Ending, decide
 from oomtune.trials.runner import TimeUp
@@ -41,33 +55,42 @@ class FakeDevice:
         if within_s is not None and within_s <= 0:
             raise TimeUp
         self.ran.append(trial)
-        reply = self._climb(trial) if trial.purpose is Purpose.CALIBRATE else self._further(trial, self._steps(trial))
-        return decide(trial, self.budget, Ending(reply=reply, exit_code=0))
+        return decide(trial, self.budget, Ending(reply=self._reply(trial), exit_code=0))
 
     def close(self) -> None:
         """Nothing runs, so nothing has to end."""
 
-    def _climb(self, trial: Trial) -> Reply:
+    def _reply(self, trial: Trial) -> Reply:
+        match trial:
+            case Climb():
+                return self._climb(trial)
+            case BucketTurns():
+                return self._take_turns(trial)
+            case Search() | Confirm():
+                return self._go_further(trial, self._steps(trial, [trial.candidate]))
+
+    def _climb(self, trial: Climb) -> Reply:
         points: list[Point] = []
-        while (size := next_size(trial.climb, points, self.budget.budget_bytes, every=trial.every_size)) is not None:
-            candidate = trial.candidate.lane.at(size)
+        while (size := next_size(trial.sizes, points, self.budget.budget_bytes, every=trial.every_size)) is not None:
+            candidate = trial.lane.at(size)
             peak = self.law(candidate)
             if peak > self.budget.limit_bytes:
                 return Reply(stage=Stage.TRAIN, points=tuple(points), batch_size=size, error=_out_of_memory(candidate))
             points.append(Point(batch_size=size, peak_bytes=peak, step_ms=self.step_ms(candidate)))
         return Reply(stage=Stage.DONE, points=tuple(points), peak_bytes=points[-1].peak_bytes, batch_size=size)
 
-    def _steps(self, trial: Trial) -> Reply:
-        if trial.buckets and self.turns_need is None:
+    def _take_turns(self, trial: BucketTurns) -> Reply:
+        if self.turns_need is None:
             return Reply(stage=Stage.BUILD, error=_one_length_only())
         candidates = [
-            dataclasses.replace(trial.candidate.lane, sequence_length=length).at(size) for length, size in trial.buckets
-        ] or [trial.candidate]
+            dataclasses.replace(trial.lane, sequence_length=length).at(size) for length, size in trial.buckets
+        ]
+        return self._steps(trial, candidates, times=self.turns_need)
+
+    def _steps(self, trial: Trial, candidates: Sequence[Candidate], *, times: float = 1.0) -> Reply:
         # A confirm run is longer: where the law is noisy it meets the worse of two draws.
         draws = 2 if trial.purpose is Purpose.CONFIRM else 1
-        peak = max(self.law(candidate) for candidate in candidates for _ in range(draws))
-        if trial.buckets:
-            peak = int(peak * (self.turns_need or 1.0))
+        peak = int(max(self.law(candidate) for candidate in candidates for _ in range(draws)) * times)
         if peak > self.budget.limit_bytes:
             return Reply(stage=Stage.TRAIN, error=_out_of_memory(trial.candidate))
         steps = 20 if trial.purpose is Purpose.CONFIRM else 4
@@ -79,12 +102,12 @@ class FakeDevice:
             parameters=self.parameters,
         )
 
-    def _further(self, trial: Trial, reply: Reply) -> Reply:
-        """What comes after the candidate, if that has fitted."""
+    def _go_further(self, trial: Search | Confirm, reply: Reply) -> Reply:
+        """Run the larger sizes, if the candidate itself fitted."""
         if reply.error is not None or reply.peak_bytes is None:
             return reply
         points = [Point(batch_size=trial.candidate.batch_size, peak_bytes=reply.peak_bytes, step_ms=reply.step_ms[-1])]
-        from_afar = trial.afar_s is not None
+        from_afar = trial.further_within_s is not None
         while (size := next_further(trial.further, points, self.budget.budget_bytes, from_afar=from_afar)) is not None:
             candidate = trial.candidate.lane.at(size)
             peak = self.law(candidate)

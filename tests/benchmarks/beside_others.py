@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oomtune.devices import resolve
-from oomtune.domain import Kind, Lane, Outcome, ProbeSpec, Purpose, Stage, Trial
+from oomtune.domain import Confirm, Kind, Lane, Outcome, ProbeSpec, Stage, Trial
+from oomtune.domain import Search as SearchTrial
 from oomtune.search import best_fit
 from oomtune.spec import load_spec
 from oomtune.trials.local import ForkRunner
@@ -109,7 +110,7 @@ class Bench:
         self.ask(1)  # TensorFlow is imported and the disk is warm before anything is timed
 
     def ask(self, batch: int) -> Outcome:
-        return self._run(Trial(purpose=Purpose.SEARCH, candidate=self.lane.at(batch)))
+        return self._run(SearchTrial(candidate=self.lane.at(batch)))
 
     def _run(self, trial: Trial) -> Outcome:
         self.outcomes.append(self.runner.run(trial))
@@ -149,7 +150,7 @@ class Bench:
         return Edge(sure=sure, lucky=max(sure, largest(1)))
 
     def _survived(self, batch: int) -> int:
-        trial = Trial(purpose=Purpose.CONFIRM, candidate=self.lane.at(batch))
+        trial = Confirm(candidate=self.lane.at(batch))
         return sum(self._run(trial).kind is Kind.FITS for _ in range(_CONFIRMS))
 
 

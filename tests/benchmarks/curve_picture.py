@@ -12,7 +12,7 @@ mpl.use("svg")
 import matplotlib.pyplot as plt
 
 from oomtune.devices import resolve
-from oomtune.domain import Budget, Kind, Purpose, Stage, Trial, TrialRecord
+from oomtune.domain import Budget, Kind, Purpose, Search, Stage, TrialRecord
 from oomtune.report.endings import further_words
 from oomtune.spec import load_spec
 from oomtune.trials.local import ForkRunner
@@ -33,9 +33,7 @@ def draw(picture: Path) -> None:
     runner = ForkRunner(spec=spec, device=found.device, budget=found.budget, notice=print)
     try:
         records = search(spec.space, found.budget, runner.run)
-        behind = [
-            runner.run(Trial(purpose=Purpose.SEARCH, candidate=spec.space.lanes()[0].at(size))) for size in _BEHIND
-        ]
+        behind = [runner.run(Search(candidate=spec.space.lanes()[0].at(size))) for size in _BEHIND]
     finally:
         runner.close()
     mpl.rcParams.update({"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 10})

@@ -9,7 +9,7 @@ import statistics
 import sys
 
 from oomtune.devices import resolve
-from oomtune.domain import Candidate, Kind, Purpose, Trial
+from oomtune.domain import Candidate, Kind, Search
 from oomtune.spec import load_spec
 from oomtune.trials.local import ForkRunner
 
@@ -43,7 +43,7 @@ def main() -> int:
 def _median(runner: ForkRunner, candidate: Candidate, kind: Kind) -> float:
     times = []
     for _ in range(REPEATS):
-        outcome = runner.run(Trial(purpose=Purpose.SEARCH, candidate=candidate))
+        outcome = runner.run(Search(candidate=candidate))
         assert outcome.kind is kind, f"{candidate}: {outcome.kind} {outcome.error}"
         times.append(outcome.duration_s)
     return statistics.median(times[1:])  # the first also waits for TensorFlow

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from oomtune.devices.host_memory import cpu_name
-from oomtune.domain import Budget, Device, Kind, Lane, Outcome, ProbeSpec, Purpose, SearchSpace, Stage, Trial
+from oomtune.domain import Budget, Device, Kind, Lane, Outcome, ProbeSpec, Search, SearchSpace, Stage
 from oomtune.search import next_trial
 from oomtune.search.evidence import lane_views
 from oomtune.search.step import further_batches
@@ -43,7 +43,7 @@ def record(name: str, model: ZooModel) -> None:
 
     def run(lane: Lane, batch: int, limit_bytes: int) -> Outcome:
         runner.budget = Budget(limit_bytes=limit_bytes, headroom=0)
-        return runner.run(Trial(purpose=Purpose.SEARCH, candidate=lane.at(batch)))
+        return runner.run(Search(candidate=lane.at(batch)))
 
     def climb(lane: Lane, limit_bytes: int) -> Outcome:
         runner.budget = Budget(limit_bytes=limit_bytes, headroom=HEADROOM)
@@ -55,7 +55,7 @@ def record(name: str, model: ZooModel) -> None:
         runner.budget = Budget(limit_bytes=limit_bytes, headroom=HEADROOM)
         (view,) = lane_views(_only(lane, spec.space), [], runner.budget).values()
         further = further_batches(view, batch, spec.space.resolution)
-        return runner.run(Trial(purpose=Purpose.SEARCH, candidate=lane.at(batch), further=further))
+        return runner.run(Search(candidate=lane.at(batch), further=further))
 
     curves = {curve.lane: curve for curve in read_curves(name)}
     try:

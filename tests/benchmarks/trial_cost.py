@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from oomtune.devices import resolve
-from oomtune.domain import Candidate, Kind, ProbeSpec, Purpose, Trial, WorkOrder
+from oomtune.domain import Candidate, Kind, ProbeSpec, Search, WorkOrder
 from oomtune.spec import load_spec
 from oomtune.trials.local import ForkRunner
 
@@ -32,7 +32,7 @@ def trial_above_model(path: str, length: int | None, batch: int) -> tuple[float,
     """Seconds of a trial, and of the same work in a process of its own once TensorFlow is imported."""
     spec = _without_validation(load_spec(path).spec)
     found = resolve(spec.device, ())
-    trial = Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=batch, sequence_length=length))
+    trial = Search(candidate=Candidate(batch_size=batch, sequence_length=length))
     runner = ForkRunner(spec=spec, device=found.device, budget=found.budget, notice=print)
     order = WorkOrder(
         trial=trial,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oomtune.domain import Budget, Candidate, Kind, Purpose, Stage, Trial
+from oomtune.domain import Budget, Candidate, Climb, Confirm, Kind, Search, Stage
 from oomtune.trials.fake import FakeDevice
 from oomtune.trials.local import ForkRunner, SpawnRunner
 from oomtune.trials.runner import Runner, TimeUp
@@ -43,8 +43,11 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
     running.close()
 
 
-def search(batch_size: int) -> Trial:
-    return Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=batch_size))
+LANE = Candidate(batch_size=1).lane
+
+
+def search(batch_size: int) -> Search:
+    return Search(candidate=Candidate(batch_size=batch_size))
 
 
 def test_a_small_batch_fits_and_the_reply_proves_its_steps(runner: Runner) -> None:
@@ -76,7 +79,7 @@ def test_a_larger_batch_needs_more(runner: Runner) -> None:
 
 def test_a_climb_goes_through_several_sizes_in_one_trial_until_it_is_over_the_edge(runner: Runner) -> None:
     climb = tuple(2**power for power in range(5)) + tuple(range(32, 8192, 32))
-    outcome = runner.run(Trial(purpose=Purpose.CALIBRATE, candidate=Candidate(batch_size=1), climb=climb))
+    outcome = runner.run(Climb(lane=LANE, sizes=climb))
     sizes = [point.batch_size for point in outcome.points]
     assert sizes[0] == 1
     assert len(sizes) >= 3
@@ -102,7 +105,7 @@ def test_a_trial_that_fits_goes_on_to_larger_sizes_until_one_does_not(runner: Ru
 
 
 def test_what_a_trial_has_shown_stands_when_a_larger_size_then_runs_out_of_memory(runner: Runner) -> None:
-    trial = Trial(purpose=Purpose.CONFIRM, candidate=Candidate(batch_size=FITS), further=(NEVER_FITS,))
+    trial = Confirm(candidate=Candidate(batch_size=FITS), further=(NEVER_FITS,))
     outcome = runner.run(trial)
     assert (outcome.kind, outcome.stage, outcome.error) == (Kind.FITS, Stage.DONE, None)
     assert outcome.further == ()
@@ -124,7 +127,7 @@ def test_a_trial_that_has_no_time_left_is_not_run(runner: Runner) -> None:
 
 
 def test_a_confirm_run_is_longer(runner: Runner) -> None:
-    outcome = runner.run(Trial(purpose=Purpose.CONFIRM, candidate=Candidate(batch_size=FITS)))
+    outcome = runner.run(Confirm(candidate=Candidate(batch_size=FITS)))
     assert outcome.kind is Kind.FITS
     assert outcome.steps_run > runner.run(search(FITS)).steps_run
 
@@ -191,7 +194,7 @@ def test_a_trial_is_cut_when_its_time_is_up_and_a_climb_keeps_what_it_ran(tmp_pa
         model={"builder": "sleepy:build", "args": {"slow_to_build": slow_to_build}},
     )
     running = ForkRunner(spec=spec, device=CPU, budget=BUDGET, notice=print)
-    trial = Trial(purpose=Purpose.CALIBRATE, candidate=Candidate(batch_size=1), climb=(1, 4, 16, 64, 256))
+    trial = Climb(lane=LANE, sizes=(1, 4, 16, 64, 256))
     try:
         running.host.wait_until_ready()
         if slow_to_build:

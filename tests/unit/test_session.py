@@ -17,7 +17,7 @@ from oomtune.domain import (
     Outcome,
     ProbeResult,
     ProbeSpec,
-    Purpose,
+    Search,
     Stage,
     Trial,
     TrialError,
@@ -243,7 +243,7 @@ def test_the_top_of_the_range_is_said_to_be_the_top_and_not_the_edge() -> None:
 def test_a_trial_over_the_headroom_is_not_called_out_of_memory() -> None:
     device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size, headroom=0.1)
     lane = SPEC.space.lanes()[0]
-    outcome = device.run(Trial(purpose=Purpose.SEARCH, candidate=lane.at(170)))
+    outcome = device.run(Search(candidate=lane.at(170)))
     row = trial_row(TrialRecord(number=1, trial=device.ran[0], outcome=outcome), device.budget)
     assert (row.outcome, row.fits, row.share) == ("over the headroom", False, 0.95)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from oomtune.domain import CheckResult, CheckVerdict, Kind, Outcome, Trial, TrialError, TrialRecord
+from oomtune.domain import BucketTurns, CheckResult, CheckVerdict, Kind, Outcome, Trial, TrialError, TrialRecord
 from oomtune.domain.observer import Observer
 from oomtune.trials.runner import Runner
 from oomtune.units import format_bytes, format_bytes_apart
@@ -43,11 +43,11 @@ def _as_far_as_it_says(result: CheckResult) -> CheckResult:
 
 def _with_outcome(result: CheckResult, trial: Trial, outcome: Outcome) -> CheckResult:
     """What the evidence says of memory is said of the configuration itself, not of its buckets by turns."""
-    if trial.for_buckets:
+    if isinstance(trial, BucketTurns):
         result = dataclasses.replace(result, buckets_outcome=outcome)
     else:
         result = dataclasses.replace(result, outcome=outcome)
-    verdict = _verdict(outcome, None if trial.for_buckets else result.growth, result.tolerance)
+    verdict = _verdict(outcome, None if isinstance(trial, BucketTurns) else result.growth, result.tolerance)
     return dataclasses.replace(result, verdict=verdict, problem=_problem(result, outcome))
 
 

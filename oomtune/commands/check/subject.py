@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from oomtune.commands.check.options import CheckOptions
-from oomtune.domain import Candidate, Purpose, Trial, parse_remat
+from oomtune.domain import BucketTurns, Candidate, Confirm, Purpose, Trial, parse_remat
 from oomtune.errors import UsageProblem
 from oomtune.spec import Document, LoadedSpec, load_spec, read_document
 from oomtune.storage.atomic import check_writable
@@ -97,9 +97,8 @@ def check_buckets(subject: Subject, loaded: LoadedSpec) -> None:
 
 def trials_of(candidate: Candidate, tuned: TunedConfig | None) -> list[Trial]:
     """The configuration itself, and its buckets by turns when it has any."""
-    trials = [Trial(purpose=Purpose.CONFIRM, candidate=candidate)]
+    trials: list[Trial] = [Confirm(candidate=candidate)]
     if tuned is not None and tuned.bucket_boundaries:
         buckets = tuple(zip(tuned.bucket_boundaries, tuned.bucket_batch_sizes, strict=True))
-        at = candidate.lane.at(tuned.bucket_batch_sizes[-1])
-        trials.append(Trial(purpose=Purpose.CONFIRM, candidate=at, buckets=buckets, for_buckets=True))
+        trials.append(BucketTurns(purpose=Purpose.CONFIRM, lane=candidate.lane, buckets=buckets))
     return trials

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from oomtune.commands.explain.bench import Bench
 from oomtune.commands.explain.fitting import careful_line
 from oomtune.diagnosis.nothing_fits import what_to_try
-from oomtune.domain import Budget, Candidate, ClassConfig, Kind, Outcome, ProbeSpec, SearchSpace, Stage, parse_remat
+from oomtune.domain import (
+    Budget,
+    Candidate,
+    ClassConfig,
+    Climb,
+    Kind,
+    Outcome,
+    ProbeSpec,
+    SearchSpace,
+    Stage,
+    parse_remat,
+)
 from oomtune.errors import NothingFits, OomtuneError, TrialCrashed
 from oomtune.search import next_trial
 from oomtune.storage.tuned import TunedConfig
@@ -85,12 +96,12 @@ def _climbed(spec: ProbeSpec, space: SearchSpace, budget: Budget, bench: Bench, 
     """A climb as a search begins with, in its first lane, but to half of the budget only; to the whole of it, and in
     the shortest lane too, if the smallest batch takes more than that."""
     first = next_trial(space, budget, ())
-    assert first is not None, "a space that has not been searched has a trial to begin with"
+    assert isinstance(first, Climb), "the search of a space begins with a climb"
     half = Budget(limit_bytes=budget.limit_bytes, headroom=1 - _SHARE * (1 - budget.headroom))
     lane, shortest = first.candidate.lane, min(space.lanes(), key=lambda one: one.sequence_length or 0)
     climbs = [(lane, half), (lane, budget), *([(shortest, budget)] if shortest != lane else [])]
     for lane, within in climbs:
-        trial = dataclasses.replace(first, candidate=lane.at(first.candidate.batch_size))
+        trial = dataclasses.replace(first, lane=lane)
         outcome = bench.run(GROWS, spec, within, trial)
         if outcome.points:
             aim_bytes, why = half.budget_bytes, "about half of the budget"

@@ -29,14 +29,14 @@ from oomtune.commands.scan import said_of
 from oomtune.domain import (
     Budget,
     Candidate,
+    Climb,
     Device,
     Explanation,
     Kind,
     Outcome,
     Point,
     ProbeSpec,
-    Purpose,
-    Trial,
+    Search,
     TriedRemedy,
 )
 from oomtune.errors import UsageProblem
@@ -144,7 +144,7 @@ def _by_what_it_buys(remedy: TriedRemedy) -> tuple[bool, int, int]:
 
 
 def _looked_inside(spec: ProbeSpec, budget: Budget, candidate: Candidate, asked: Asked, bench: Bench) -> Outcome:
-    trial = Trial(purpose=Purpose.SEARCH, candidate=candidate, dissected=True)
+    trial = Search(candidate=candidate, shows_anatomy=True)
     outcome = bench.run("what memory holds at the peak", spec, budget, trial)
     if outcome.kind is not Kind.FITS:
         raise failed(outcome, spec, budget, candidate, asked)
@@ -154,7 +154,7 @@ def _looked_inside(spec: ProbeSpec, budget: Budget, candidate: Candidate, asked:
 def _climbed(spec: ProbeSpec, budget: Budget, candidate: Candidate, bench: Bench) -> Outcome:
     """How memory grows up to a candidate that no climb has led to."""
     sizes = sorted({math.ceil(candidate.batch_size * share) for share in _SMALLER})
-    trial = Trial(purpose=Purpose.CALIBRATE, candidate=candidate.lane.at(sizes[0]), climb=tuple(sizes), every_size=True)
+    trial = Climb(lane=candidate.lane, sizes=tuple(sizes), every_size=True)
     return bench.run(GROWS, spec, budget, trial)
 
 

@@ -15,12 +15,13 @@ from oomtune.domain import (
     Budget,
     Candidate,
     Certainty,
+    Climb,
+    Confirm,
     Cost,
     Kind,
     ProbeSpec,
-    Purpose,
+    Search,
     SearchSpace,
-    Trial,
     TrialRecord,
     runs_of,
 )
@@ -56,16 +57,20 @@ def with_proven_edge(
     while len(history) <= _MOST_TRIALS and spent_s + last_s <= _PATIENCE_S:
         fitted = _fitted(history[1:])
         trial = next_trial(space, budget, history)
-        if trial is None or trial.candidate.batch_size in fitted:
+        if trial is None or isinstance(trial, Climb) or trial.candidate.batch_size in fitted:
             break  # known, but for the long run that a probe ends with
+        trial = Search(candidate=trial.candidate, further=trial.further)
         if len(history) == _MOST_TRIALS and not fitted:
             # The climb has misled: from what the candidate took alone one comes to the edge from below.
             trial = upwards(measured.candidate.lane.at(measured.safe_batch_size(budget)))
         elif not fitted and not compiles:
             trial = _from_below(trial, measured.candidate.batch_size)
         # XLA compiles anew for each size.
-        purpose, further = _length(trial, spec, measured), () if compiles else trial.further
-        trial = dataclasses.replace(trial, purpose=purpose, further=further)
+        if compiles:
+            trial = dataclasses.replace(trial, further=())
+        if _is_short(trial, spec, measured):
+            # As long as an answer must run: at the edge some steps are not like the first.
+            trial = Confirm(candidate=trial.candidate, further=trial.further, further_within_s=trial.further_within_s)
         outcome = bench.run(f"{what}, batch {trial.candidate.batch_size:,}", spec, budget, trial)
         history.append(TrialRecord(number=len(history) + 1, trial=trial, outcome=outcome))
         spent_s, last_s = spent_s + outcome.duration_s, outcome.duration_s
@@ -74,7 +79,7 @@ def with_proven_edge(
     return _proven(cost, space, history, measured.candidate, budget) if len(history) > 1 else cost
 
 
-def _from_below(trial: Trial, least: int) -> Trial:
+def _from_below(trial: Search, least: int) -> Search:
     """The same, from a little less on: one process then mostly shows both what fits and what does not."""
     batch = trial.candidate.batch_size
     below = max(least, int(batch * (1 - _BELOW)))
@@ -83,11 +88,11 @@ def _from_below(trial: Trial, least: int) -> Trial:
     return dataclasses.replace(trial, candidate=trial.candidate.lane.at(below), further=(batch, *trial.further))
 
 
-def _length(trial: Trial, spec: ProbeSpec, measured: Measurement) -> Purpose:
-    """As long as a probe's answer must run, where that takes little: at the edge some steps are not like the first."""
+def _is_short(trial: Search, spec: ProbeSpec, measured: Measurement) -> bool:
+    """Return True if running the trial as long as a probe's answer takes little time."""
     grown = trial.candidate.batch_size / measured.candidate.batch_size
     expected_s = spec.trial.confirm_steps * (measured.outcome.step_ms or 0.0) * grown / 1000
-    return Purpose.CONFIRM if expected_s <= _LONG_RUN_S else Purpose.SEARCH
+    return expected_s <= _LONG_RUN_S
 
 
 def _space(candidate: Candidate) -> SearchSpace:
@@ -107,7 +112,7 @@ def _as_a_climb(measured: Measurement) -> TrialRecord:
     sizes = tuple(point.batch_size for point in points)
     return TrialRecord(
         number=1,
-        trial=Trial(purpose=Purpose.CALIBRATE, candidate=measured.candidate, climb=sizes),
+        trial=Climb(lane=measured.candidate.lane, sizes=sizes),
         outcome=dataclasses.replace(
             measured.outcome,
             kind=Kind.FITS if failed is None else failed.kind,

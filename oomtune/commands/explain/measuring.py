@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from oomtune.commands.explain.bench import Bench
-from oomtune.domain import Budget, Candidate, Cost, Kind, Outcome, Point, ProbeSpec, Purpose, Trial
+from oomtune.domain import Budget, Candidate, Cost, Kind, Outcome, Point, ProbeSpec, Search
 
 # The sizes to go on to: how many times the one before each is, and how many times the candidate's the largest.
 _STRIDE = 1.04
@@ -57,16 +57,16 @@ def measure(
     what: str, spec: ProbeSpec, candidate: Candidate, budget: Budget, bench: Bench, *, further: bool = True
 ) -> Measurement:
     """Run the candidate, and go on from there to the edge of the budget."""
-    trial = upwards(candidate) if further else Trial(purpose=Purpose.SEARCH, candidate=candidate)
+    trial = upwards(candidate) if further else Search(candidate=candidate)
     return Measurement(outcome=bench.run(what, spec, budget, trial), candidate=candidate)
 
 
-def upwards(candidate: Candidate) -> Trial:
+def upwards(candidate: Candidate) -> Search:
     """The candidate, and larger batches in its process up to the edge."""
     sizes = [_next(candidate.batch_size)]
     while sizes[-1] < candidate.batch_size * FURTHEST:
         sizes.append(_next(sizes[-1]))
-    return Trial(purpose=Purpose.SEARCH, candidate=candidate, further=tuple(sizes), afar_s=_AFAR_S)
+    return Search(candidate=candidate, further=tuple(sizes), further_within_s=_AFAR_S)
 
 
 def _next(batch_size: int) -> int:

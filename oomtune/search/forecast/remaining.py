@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from oomtune.domain import (
+    BucketTurns,
     Budget,
+    Climb,
     FailedSize,
     Kind,
     Outcome,
@@ -70,14 +72,13 @@ def _outcome(trial: Trial, line: Line, budget: Budget, chance: Random) -> Outcom
         typical = line.fixed_bytes + line.bytes_per_sample * batch
         return max(1, int(typical * math.exp(chance.gauss(0, _RUN_NOISE))))
 
-    if trial.purpose is Purpose.CALIBRATE:
+    if isinstance(trial, Climb):
         return _climb(trial, peak, budget)
     runs = 2 if trial.purpose is Purpose.CONFIRM else 1
     peak_bytes = max(peak(trial.candidate.batch_size) for _ in range(runs))
     own = Point(batch_size=trial.candidate.batch_size, peak_bytes=peak_bytes, step_ms=1.0)
-    further, failed = _run(
-        lambda points: next_further(trial.further, [own, *points], budget.budget_bytes), peak, budget
-    )
+    sizes = () if isinstance(trial, BucketTurns) else trial.further
+    further, failed = _run(lambda points: next_further(sizes, [own, *points], budget.budget_bytes), peak, budget)
     return Outcome(
         kind=Kind.FITS if peak_bytes <= budget.budget_bytes else Kind.DEVICE_OOM,
         stage=Stage.DONE,
@@ -88,8 +89,8 @@ def _outcome(trial: Trial, line: Line, budget: Budget, chance: Random) -> Outcom
     )
 
 
-def _climb(trial: Trial, peak: Callable[[int], int], budget: Budget) -> Outcome:
-    points, failed = _run(lambda points: next_size(trial.climb, points, budget.budget_bytes), peak, budget)
+def _climb(trial: Climb, peak: Callable[[int], int], budget: Budget) -> Outcome:
+    points, failed = _run(lambda points: next_size(trial.sizes, points, budget.budget_bytes), peak, budget)
     return Outcome(
         kind=Kind.DEVICE_OOM if failed else Kind.FITS,
         stage=Stage.DONE,

@@ -10,7 +10,7 @@ from weakref import WeakSet
 import keras
 import tensorflow as tf
 
-from oomtune.domain import NpyData, PythonData, SyntheticData, TensorSpec, WorkOrder
+from oomtune.domain import Climb, NpyData, PythonData, SyntheticData, TensorSpec, WorkOrder
 from oomtune.errors import TrialCrashed
 from oomtune.keras.private_keras import compute_output_spec
 from oomtune.worker.build import outputs
@@ -131,7 +131,7 @@ def _check_input(order: WorkOrder, tensor: Any, part: str, given: Any) -> None:
 def _check_batch_size(order: WorkOrder, network: keras.Model) -> None:
     """A model may be made for batches of one size, as one that keeps its state from batch to batch is."""
     fixed = next((tensor.shape[0] for tensor in network.inputs if tensor.shape[0] is not None), None)
-    sizes = order.trial.climb or (order.trial.candidate.batch_size,)
+    sizes = order.trial.sizes if isinstance(order.trial, Climb) else (order.trial.candidate.batch_size,)
     other = next((size for size in sizes if size != fixed), None)
     if fixed is not None and other is not None:
         raise TrialCrashed(

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from oomtune.domain import (
+    BucketTurns,
     Candidate,
     NpyData,
     NpzData,
@@ -53,12 +54,12 @@ def pipeline(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset:
     return batches.prefetch(1)
 
 
-def in_buckets(order: WorkOrder) -> tuple[tf.data.Dataset, int]:
+def in_buckets(order: WorkOrder, trial: BucketTurns) -> tuple[tf.data.Dataset, int]:
     """Batches without end of the trial's buckets, made as training makes them, and how many steps fill each of them
     several times."""
     assert order.scan is not None, "buckets are for data that was read"
     kept = _worst_samples(order.scan.rows_path)
-    boundaries, sizes = zip(*order.trial.buckets, strict=True)
+    boundaries, sizes = zip(*trial.buckets, strict=True)
     lengths = _lengths(order.scan, boundaries, sizes)
     rows = tf.data.Dataset.from_tensor_slices(kept.at(_MOST_ROWS, boundaries[-1])).repeat()
     samples = tf.data.Dataset.zip(rows, tf.data.Dataset.from_tensor_slices(lengths).repeat()).map(kept.cut)

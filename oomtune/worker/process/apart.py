@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from oomtune.domain import Point, RaisedError, Reply, Stage, WorkOrder
+from oomtune.domain import Climb, Point, RaisedError, Reply, Stage, WorkOrder
 from oomtune.search.climb import next_size
 from oomtune.worker.process.progress import Progress
 
 
-def climb(order: WorkOrder, progress: Progress, run: Callable[[WorkOrder], Reply]) -> RaisedError | None:
+def climb(order: WorkOrder, trial: Climb, progress: Progress, run: Callable[[WorkOrder], Reply]) -> RaisedError | None:
     """Climb with `run`, until enough was seen or a size ended in the error that is returned."""
-    trial, budget_bytes = order.trial, order.budget.budget_bytes
-    while (size := next_size(trial.climb, progress.points, budget_bytes, every=trial.every_size)) is not None:
+    budget_bytes = order.budget.budget_bytes
+    while (size := next_size(trial.sizes, progress.points, budget_bytes, every=trial.every_size)) is not None:
         progress.batch_size = size
         progress.note(progress.reply(None))
-        alone = dataclasses.replace(trial, candidate=trial.candidate.lane.at(size), climb=())
+        alone = dataclasses.replace(trial, sizes=(size,))
         reply = run(dataclasses.replace(order, trial=alone))
         progress.stage = reply.stage
         progress.allocator = reply.allocator

@@ -20,6 +20,7 @@ import tensorflow as tf  # noqa: F401
 from pydantic import TypeAdapter
 
 from oomtune.domain import (
+    Climb,
     InspectOrder,
     PythonData,
     RaisedError,
@@ -78,8 +79,8 @@ def run(*, scratch: str, reply_fd: int, parent_pid: int) -> NoReturn:
         _answer(told["do"], told["order"], scratch, mouth)
     order = dataclasses.replace(_ORDER.validate_python(told["order"]), scratch=scratch)
     progress = Progress(note=lambda so_far: _note(scratch, so_far))
-    if order.trial.climb and order.model.trains_itself:
-        error = apart.climb(order, progress, _in_own_process)
+    if isinstance(order.trial, Climb) and order.model.trains_itself:
+        error = apart.climb(order, order.trial, progress, _in_own_process)
         mouth.say(_document(progress.reply(error)))
     _perform(order, progress, mouth)
 

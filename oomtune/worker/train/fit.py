@@ -6,12 +6,23 @@ import contextlib
 import math
 import time
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import keras
 
-from oomtune.domain import Candidate, Finding, Point, Purpose, Remat, RematMode, Stage, WorkOrder
+from oomtune.domain import (
+    BucketTurns,
+    Candidate,
+    Climb,
+    Confirm,
+    Finding,
+    Point,
+    Remat,
+    RematMode,
+    Search,
+    Stage,
+    WorkOrder,
+)
 from oomtune.keras.remat import rematerialise
 from oomtune.search.climb import next_further, next_size
 from oomtune.worker.build import model
@@ -20,7 +31,7 @@ from oomtune.worker.data import trial_batch as data
 from oomtune.worker.process import device
 from oomtune.worker.process.progress import Progress
 from oomtune.worker.train import checkpoint
-from oomtune.worker.watch.step_watch import OverBudget, Witness, steps_wanted
+from oomtune.worker.watch.step_watch import CLIMB_STEPS, OverBudget, Witness, steps_wanted
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -34,19 +45,19 @@ def run(order: WorkOrder, progress: Progress) -> None:
     candidate = order.trial.candidate
     progress.batch_size = candidate.batch_size
     progress.stage = Stage.BUILD
-    network = model.build(order, candidate, any_length=bool(order.trial.buckets))
+    network = model.build(order, candidate, any_length=isinstance(order.trial, BucketTurns))
     progress.jit_compile = bool(network.jit_compile)
     if network.built:
         progress.parameters = network.count_params()  # now: a trial that does not fit comes to no end
-    if order.trial.purpose is Purpose.CALIBRATE:
-        _climb(order, network, progress)
+    if isinstance(order.trial, Climb):
+        _climb(order, order.trial, network, progress)
     else:
         _train(order, network, progress)
     _tell_of_model(candidate, network, progress, order.device.kind)
     progress.stage = Stage.DONE
-    if order.trial.further:
+    if isinstance(order.trial, Search | Confirm) and order.trial.further:
         progress.finish()
-        _go_further(order, network, progress)
+        _go_further(order, order.trial, network, progress)
 
 
 def _tell_of_model(candidate: Candidate, network: keras.Model, progress: Progress, device_kind: str) -> None:
@@ -92,7 +103,7 @@ class FitWitness(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships
         self.witness.validation_ended()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if self.witness.order.trial.purpose is Purpose.CONFIRM:
+        if self.witness.confirms:
             checkpoint.save(self.model, self.witness.order, self.witness.progress)
 
 
@@ -101,8 +112,8 @@ def _train(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
     after that needs more than training that has only begun."""
     candidate, steps = order.trial.candidate, steps_wanted(order)
     progress.stage = Stage.DATA
-    if order.trial.buckets:
-        batches, to_fill = data.in_buckets(order)
+    if isinstance(order.trial, BucketTurns):
+        batches, to_fill = data.in_buckets(order, order.trial)
         steps = max(steps, to_fill)
     else:
         batches = data.pipeline(order, candidate)
@@ -122,33 +133,32 @@ def _validation(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset | Non
     size = order.training.validation_batch_size
     if size == 0:
         return None
-    if order.trial.buckets:
-        return data.in_buckets(order)[0]
+    if isinstance(order.trial, BucketTurns):
+        return data.in_buckets(order, order.trial)[0]
     return data.pipeline(order, candidate.lane.at(size or candidate.batch_size))
 
 
-def _climb(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
+def _climb(order: WorkOrder, trial: Climb, network: keras.Model, progress: Progress) -> None:
     """Several sizes in one process, each measured alone; the graph is traced once, for any batch size."""
-    trial, budget_bytes = order.trial, order.budget.budget_bytes
-    while (size := next_size(trial.climb, progress.points, budget_bytes, every=trial.every_size)) is not None:
+    budget_bytes = order.budget.budget_bytes
+    while (size := next_size(trial.sizes, progress.points, budget_bytes, every=trial.every_size)) is not None:
         # Only a size near the edge has to show what it needs after an epoch's end too.
         near = bool(progress.points) and progress.points[-1].peak_bytes > _NEAR_SHARE * budget_bytes
         progress.points.append(_measured(order, network, progress, size, near=near))
 
 
-def _go_further(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
+def _go_further(order: WorkOrder, trial: Search | Confirm, network: keras.Model, progress: Progress) -> None:
     """Larger sizes after the candidate, which has run as an answer must be; up to the first that does not fit."""
-    candidate, budget_bytes = order.trial.candidate, order.budget.budget_bytes
+    candidate, budget_bytes = trial.candidate, order.budget.budget_bytes
     step_ms = (progress.step_ms or [0.0])[-1]
     own = Point(batch_size=candidate.batch_size, peak_bytes=progress.peak_bytes or 0, step_ms=step_ms)
-    short = replace(order, trial=replace(order.trial, purpose=Purpose.CALIBRATE))
-    from_afar = order.trial.afar_s is not None
-    until = math.inf if order.trial.afar_s is None else time.monotonic() + order.trial.afar_s
+    from_afar = trial.further_within_s is not None
+    until = math.inf if trial.further_within_s is None else time.monotonic() + trial.further_within_s
     while time.monotonic() < until:
-        size = next_further(order.trial.further, [own, *progress.points], budget_bytes, from_afar=from_afar)
+        size = next_further(trial.further, [own, *progress.points], budget_bytes, from_afar=from_afar)
         if size is None:
             return
-        progress.points.append(_measured(short, network, progress, size, near=True))
+        progress.points.append(_measured(order, network, progress, size, near=True))
 
 
 def _measured(order: WorkOrder, network: keras.Model, progress: Progress, size: int, *, near: bool) -> Point:
@@ -163,9 +173,9 @@ def _measured(order: WorkOrder, network: keras.Model, progress: Progress, size: 
     _fit(
         network,
         batches,
-        steps=steps_wanted(order) + (2 if near else 0),
+        steps=order.settings.warmup_steps + CLIMB_STEPS + (2 if near else 0),
         epochs=2 if near else 1,
-        witness=Witness(order, progress),
+        witness=Witness(order, progress, brief=True),
         validation=_validation(order, candidate) if near else None,
     )
     peak_bytes = device.memory(order)[1]

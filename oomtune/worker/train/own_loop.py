@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from oomtune.domain import Purpose, Stage, TrainStep, WorkOrder
+from oomtune.domain import Climb, Stage, TrainStep, WorkOrder
 from oomtune.errors import TrialCrashed
 from oomtune.worker.build import length_use as length
 from oomtune.worker.build import user_code as code
@@ -41,7 +41,7 @@ def run(order: WorkOrder, progress: Progress) -> None:
     with contextlib.suppress(OverBudget):
         for steps in _epochs(order):
             _epoch(order, witness, step, steps)
-            if validate is not None and order.trial.purpose is not Purpose.CALIBRATE:
+            if validate is not None and not isinstance(order.trial, Climb):
                 witness.validation_begins()
                 settled(validate(*next(_feeder(order, validate))))
                 witness.validation_ended()
@@ -52,7 +52,7 @@ def run(order: WorkOrder, progress: Progress) -> None:
 def _epochs(order: WorkOrder) -> list[int]:
     """How many steps each epoch has: two short ones, so that training is also seen to go on after an epoch's end."""
     steps = steps_wanted(order)
-    return [steps] if order.trial.purpose is Purpose.CALIBRATE else [math.ceil(steps / 2), steps // 2]
+    return [steps] if isinstance(order.trial, Climb) else [math.ceil(steps / 2), steps // 2]
 
 
 def _epoch(order: WorkOrder, witness: Witness, step: Step, steps: int) -> None:

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import keras
 import tensorflow as tf
 
-from oomtune.domain import Finding, Purpose, Script, Stage, WorkOrder
+from oomtune.domain import Climb, Finding, Script, Stage, WorkOrder
 from oomtune.errors import OomtuneError, TrialCrashed
 from oomtune.keras import own_loop as stepping
 from oomtune.spec.script_source import fits_of_one_model
@@ -271,7 +271,7 @@ def _as_a_trial(given: dict[str, Any], steps: _Steps) -> dict[str, Any]:
     """What `fit` is told otherwise: two short epochs' worth of steps with validation between, and nothing of its
     own written."""
     half = math.ceil(steps.wanted / 2)
-    in_an_epoch = steps.wanted if steps.order.trial.purpose is Purpose.CALIBRATE else half
+    in_an_epoch = steps.wanted if isinstance(steps.order.trial, Climb) else half
     callbacks = given.get("callbacks") or []
     callbacks = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     validates = given.get("validation_data") is not None or given.get("validation_split")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from oomtune.domain import Finding, Purpose, Stage, SyntheticData, WorkOrder
+from oomtune.domain import Finding, Purpose, Search, Stage, SyntheticData, WorkOrder
 from oomtune.errors import LossNotFinite
 from oomtune.worker.process import device
 from oomtune.worker.process.progress import Progress
@@ -34,18 +34,20 @@ class OverBudget(Exception):
 
 
 class Witness:
-    """Told when a step begins and ends, however it is run; writes what it saw into `progress`."""
+    """Told when a step begins and ends, however it is run; writes what it saw into `progress`. A brief one sees one of
+    several sizes in a process, for a few steps."""
 
-    def __init__(self, order: WorkOrder, progress: Progress) -> None:
+    def __init__(self, order: WorkOrder, progress: Progress, *, brief: bool = False) -> None:
         self.order = order
         self.progress = progress
         self.warmup_left = order.settings.warmup_steps
         self.steps_seen = 0
         self.began = 0.0
-        self.anatomist = Anatomist(order, progress) if order.trial.dissected else None
+        shows_anatomy = isinstance(order.trial, Search) and order.trial.shows_anatomy
+        self.anatomist = Anatomist(order, progress) if shows_anatomy else None
         # What only shows from step to step is looked for where there are enough of them.
-        confirms = order.trial.purpose is Purpose.CONFIRM
-        self.watches = (RetraceWatch(progress), GrowthWatch(progress)) if confirms else ()
+        self.confirms = order.trial.purpose is Purpose.CONFIRM and not brief
+        self.watches = (RetraceWatch(progress), GrowthWatch(progress)) if self.confirms else ()
 
     def step_begins(self) -> None:
         self.progress.stage = Stage.WARMUP if self.warmup_left else Stage.TRAIN

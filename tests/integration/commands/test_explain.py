@@ -22,9 +22,8 @@ from oomtune.domain import (
     Outcome,
     Phase,
     ProbeSpec,
-    Purpose,
+    Search,
     TrainStep,
-    Trial,
 )
 from oomtune.domain.observer import SilentObserver
 from oomtune.spec import load_spec
@@ -85,7 +84,7 @@ def host() -> Iterator[WorkerHost]:
 def run(host: WorkerHost, spec: ProbeSpec, batch_size: int, *, dissected: bool = True) -> Outcome:
     runner = ForkRunner(spec=spec, device=CPU, budget=BUDGET, notice=print, host=host)
     candidate = Candidate(batch_size=batch_size)
-    return runner.run(Trial(purpose=Purpose.SEARCH, candidate=candidate, dissected=dissected))
+    return runner.run(Search(candidate=candidate, shows_anatomy=dissected))
 
 
 def anatomy(host: WorkerHost, spec: ProbeSpec, batch_size: int) -> Anatomy:
@@ -251,7 +250,7 @@ def test_the_parts_of_the_configs_sum_to_their_peaks(host: WorkerHost, path: Pat
     smallest = min(spec.space.lanes(), key=lambda lane: lane.sequence_length or 0)
     candidate = smallest.at(next(size for size in spec.space.batch_sizes if size >= 16))
     runner = ForkRunner(spec=spec, device=CPU, budget=Budget(limit_bytes=limit_bytes), notice=print, host=host)
-    outcome = runner.run(Trial(purpose=Purpose.SEARCH, candidate=candidate, dissected=True))
+    outcome = runner.run(Search(candidate=candidate, shows_anatomy=True))
     assert outcome.kind is Kind.FITS, outcome.error
     assert outcome.anatomy is not None
     assert outcome.anatomy.total_bytes == pytest.approx(outcome.peak_bytes, rel=0.1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from oomtune.domain import Budget, Candidate, Kind, Purpose, Trial
+from oomtune.domain import Budget, Candidate, Climb, Kind, Search, Trial
 from oomtune.trials.local import ForkRunner
 from oomtune.trials.worker_host import WorkerHost
 from tests.support.cli import Cli
@@ -41,15 +41,18 @@ def host() -> Iterator[WorkerHost]:
     host.close()
 
 
-@pytest.mark.parametrize("trial", [Purpose.SEARCH, Purpose.CALIBRATE])
+@pytest.mark.parametrize(
+    "trial",
+    [Search(candidate=Candidate(batch_size=8)), Climb(lane=Candidate(batch_size=8).lane, sizes=(8,))],
+    ids=["a few steps", "a climb"],
+)
 def test_a_trial_crosses_a_real_update_however_many_steps_it_takes(
-    host: WorkerHost, tmp_path: Path, trial: Purpose
+    host: WorkerHost, tmp_path: Path, trial: Trial
 ) -> None:
     (tmp_path / "own.py").write_text(BUILDER)
     spec = small_probe_spec(tmp_path, model__layers=None, model__builder="own:build", training={})
     runner = ForkRunner(spec=spec, device=CPU, budget=BUDGET, notice=print, host=host)
-    climb = (8,) if trial is Purpose.CALIBRATE else ()
-    outcome = runner.run(Trial(purpose=trial, candidate=Candidate(batch_size=8), climb=climb))
+    outcome = runner.run(trial)
     assert outcome.kind is Kind.CRASH
     assert outcome.error is not None
     assert "gradients were applied" in outcome.error.message
@@ -58,7 +61,7 @@ def test_a_trial_crosses_a_real_update_however_many_steps_it_takes(
 def test_an_optimizer_that_keras_does_not_know_is_said_before_it_is_its_turn(host: WorkerHost) -> None:
     spec = small_probe_spec(search__optimizer=["sgd", "adagard"])
     runner = ForkRunner(spec=spec, device=CPU, budget=BUDGET, notice=print, host=host)
-    outcome = runner.run(Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=8, optimizer="sgd")))
+    outcome = runner.run(Search(candidate=Candidate(batch_size=8, optimizer="sgd")))
     assert outcome.kind is Kind.CRASH
     assert outcome.error is not None
     assert "search.optimizer" in outcome.error.message
@@ -70,7 +73,7 @@ def test_accumulation_costs_a_copy_of_the_weights_and_a_trial_shows_it(host: Wor
     for effective in (None, 64):
         spec = small_probe_spec(training__effective_batch_size=effective)
         runner = ForkRunner(spec=spec, device=CPU, budget=Budget(limit_bytes=64 * MIB), notice=print, host=host)
-        peaks[effective] = runner.run(Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=4))).peak_bytes or 0
+        peaks[effective] = runner.run(Search(candidate=Candidate(batch_size=4))).peak_bytes or 0
     weights_bytes = 4 * (64 * 512 + 512 + 512 * 512 + 512 + 512 + 1)
     assert peaks[64] - peaks[None] > 0.9 * weights_bytes
 

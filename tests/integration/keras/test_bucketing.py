@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from oomtune.domain import Candidate, Purpose, Trial
+from oomtune.domain import BucketTurns, Candidate, Purpose
 from oomtune.errors import TrialCrashed, UsageProblem
 from oomtune.keras import bucketed
 from oomtune.storage.tuned import TunedConfig
@@ -99,9 +99,8 @@ PAIR = [
 
 
 def test_a_model_with_several_inputs_is_rebuilt_for_any_length() -> None:
-    trial = Trial(
-        purpose=Purpose.SEARCH, candidate=Candidate(batch_size=2, sequence_length=8), buckets=((4, 2), (8, 2))
-    )
+    lane = Candidate(batch_size=2, sequence_length=8).lane
+    trial = BucketTurns(purpose=Purpose.SEARCH, lane=lane, buckets=((4, 2), (8, 2)))
     order = small_work_order(trial, model={"layers": PAIR}, search__sequence_length=[8])
     opened = model.build(order, trial.candidate, any_length=True)
     assert {tensor.name: tensor.shape[1] for tensor in opened.inputs} == {"question": None, "answer": None, "about": 3}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oomtune.domain import Budget, Candidate, Kind, Purpose, RematMode, Trial
+from oomtune.domain import Budget, Candidate, Kind, RematMode, Search
 from oomtune.trials.local import ForkRunner
 from tests.support.cli import ROOT
 from tests.support.specs import CPU, small_probe_spec
@@ -78,7 +78,7 @@ def test_a_trial_of_a_residual_network_has_a_lower_peak_with_it() -> None:
     runner = ForkRunner(spec=spec, device=CPU, budget=Budget(limit_bytes=1024**3), notice=print)
     try:
         candidates = [Candidate(batch_size=64, remat=remat) for remat in RematMode]
-        plain, again = (runner.run(Trial(purpose=Purpose.SEARCH, candidate=one)) for one in candidates)
+        plain, again = (runner.run(Search(candidate=one)) for one in candidates)
     finally:
         runner.close()
     assert (plain.kind, again.kind) == (Kind.FITS, Kind.FITS), (plain.error, again.error)
@@ -100,7 +100,7 @@ def test_where_it_saves_nothing_that_is_said() -> None:
     )
     runner = ForkRunner(spec=spec, device=CPU, budget=Budget(limit_bytes=1024**3), notice=print)
     try:
-        outcome = runner.run(Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=8, remat=RematMode.FULL)))
+        outcome = runner.run(Search(candidate=Candidate(batch_size=8, remat=RematMode.FULL)))
     finally:
         runner.close()
     assert (outcome.kind, outcome.jit_compile) == (Kind.FITS, True), outcome.error

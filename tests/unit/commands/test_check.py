@@ -20,6 +20,7 @@ from oomtune.commands.check.updating import update
 from oomtune.commands.prepare import versions
 from oomtune.devices import Resolved
 from oomtune.domain import (
+    BucketTurns,
     Budget,
     Candidate,
     Change,
@@ -141,7 +142,7 @@ def test_buckets_that_fail_are_seen_twice_too_and_leave_the_figures_of_the_confi
     assert checked(Scripted({2: OOM}), BUCKETED).verdict is CheckVerdict.FITS
     device = Scripted({2: OOM, 3: OOM})
     result = checked(device, BUCKETED, expected_peak_bytes=600)
-    assert [trial.for_buckets for trial in device.ran] == [False, True, True]
+    assert [isinstance(trial, BucketTurns) for trial in device.ran] == [False, True, True]
     assert result.verdict is CheckVerdict.DOES_NOT_FIT
     assert (result.growth, result.deciding) == (0.0, OOM)
     assert "buckets by turns" in words(result).sentence

@@ -11,18 +11,24 @@ from oomtune.domain import (
     Budget,
     Candidate,
     Certainty,
+    Confirm,
     Explanation,
     Kind,
     Outcome,
     Point,
     ProbeSpec,
+    Search,
     Trial,
     TriedRemedy,
 )
 from oomtune.report.explanation import before_row, growth_sentences, remedy_notes, remedy_rows
 from oomtune.report.explanation_document import explanation_document
 from oomtune.search.climb import next_further
-from tests.unit.commands.test_explain import MIB, FakeBench, Law, explained, law
+from tests.unit.commands.test_explain import MIB, FakeBench, Law, explained, is_dissection, law
+
+
+def without_further(trial: Trial) -> Trial:
+    return dataclasses.replace(trial, further=()) if isinstance(trial, Search | Confirm) else trial
 
 
 class NoisyBench(FakeBench):
@@ -38,7 +44,7 @@ class ShortBench(FakeBench):
     """Runs the candidate and nothing after it, as for a script, or where steps are slow."""
 
     def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
-        return super().run(what, spec, budget, dataclasses.replace(trial, further=()))
+        return super().run(what, spec, budget, without_further(trial))
 
 
 def named(explanation: Explanation, name: str) -> TriedRemedy:
@@ -48,7 +54,7 @@ def named(explanation: Explanation, name: str) -> TriedRemedy:
 def test_the_parts_and_the_remedies_speak_of_one_peak() -> None:
     bench = NoisyBench()
     explanation = explained(bench=bench)
-    looked = next(index for index, (_, trial) in enumerate(bench.ran) if trial.dissected)
+    looked = next(index for index, (_, trial) in enumerate(bench.ran) if is_dissection(trial))
     true_bytes = (10 + explanation.candidate.batch_size) * MIB
     assert explanation.before.peak_bytes == int(true_bytes * (1.1 if looked % 2 == 0 else 1.0))
     document = explanation_document(explanation)
@@ -148,8 +154,8 @@ def test_the_largest_batch_is_what_a_process_of_its_own_allows_whatever_a_climb_
 
     class Misleading(FakeBench):
         def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
-            own = super().run(what, spec, budget, dataclasses.replace(trial, further=()))
-            if trial.afar_s is None or ", batch" in what:
+            own = super().run(what, spec, budget, without_further(trial))
+            if not isinstance(trial, Search) or trial.further_within_s is None or ", batch" in what:
                 return super().run(what, spec, budget, trial)
             climbed = FakeBench(lambda spec, at: int(law(spec, at) * off)).run(what, spec, budget, trial)
             return dataclasses.replace(own, further=climbed.further, further_failed=climbed.further_failed)
@@ -192,7 +198,7 @@ def test_a_batch_that_ran_with_more_that_may_fit_is_said_to_be_the_least() -> No
 def test_a_model_for_one_batch_size_is_said_to_take_no_larger_one() -> None:
     class ForOneSize(FakeBench):
         def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
-            outcome = super().run(what, spec, budget, dataclasses.replace(trial, further=()))
+            outcome = super().run(what, spec, budget, without_further(trial))
             crashed = dataclasses.replace(outcome, kind=Kind.CRASH, points=())
             return outcome if trial.candidate.batch_size == 8 else crashed
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from oomtune.domain import (
     Candidate,
+    Climb,
+    Confirm,
     Finding,
     Fit,
     Kind,
     Outcome,
     ProbeResult,
-    Purpose,
+    Search,
     Stage,
-    Trial,
     TrialError,
     TrialRecord,
     Verdict,
@@ -38,13 +37,13 @@ LARGER = Candidate(batch_size=9)
 
 def confirmed(*findings: Finding) -> TrialRecord:
     outcome = Outcome(kind=Kind.FITS, stage=Stage.DONE, peak_bytes=4 * MIB, findings=findings)
-    return TrialRecord(number=1, trial=Trial(purpose=Purpose.CONFIRM, candidate=BEST), outcome=outcome)
+    return TrialRecord(number=1, trial=Confirm(candidate=BEST), outcome=outcome)
 
 
 def fragmented() -> TrialRecord:
     error = TrialError(code="fragmentation", message="fragmentation: 30% is free", hint="take a smaller batch")
     outcome = Outcome(kind=Kind.DEVICE_OOM, stage=Stage.TRAIN, error=error)
-    return TrialRecord(number=2, trial=Trial(purpose=Purpose.SEARCH, candidate=LARGER), outcome=outcome)
+    return TrialRecord(number=2, trial=Search(candidate=LARGER), outcome=outcome)
 
 
 def result(*records: TrialRecord) -> ProbeResult:
@@ -93,7 +92,7 @@ def test_fragmentation_of_the_next_larger_batch_is_told_with_what_helps() -> Non
 
 
 def test_fragmentation_that_ended_a_climb_is_told_too() -> None:
-    climb = Trial(purpose=Purpose.CALIBRATE, candidate=Candidate(batch_size=1), climb=(1, 4, 9))
+    climb = Climb(lane=BEST.lane, sizes=(1, 4, 9))
     record = fragmented()
     ended = dataclasses.replace(record, trial=climb, outcome=dataclasses.replace(record.outcome, failed_batch_size=9))
     assert [row.hint for row in finding_rows(result(confirmed(), ended))] == ["take a smaller batch"]
@@ -103,11 +102,3 @@ def test_the_json_document_has_the_findings_of_the_answer() -> None:
     document = probe_document(result(confirmed(KEPT)))
     assert document["findings"] == document["trials"][0]["findings"] == [dataclasses.asdict(KEPT)]
     assert "findings" not in probe_document(result(confirmed()))["trials"][0]
-
-
-def test_a_record_of_an_older_ledger_has_no_findings() -> None:
-    adapter = TypeAdapter(TrialRecord)
-    old: dict[str, Any] = adapter.dump_python(confirmed(), mode="json")
-    for word in ("findings", "allocator"):
-        del old["outcome"][word]
-    assert adapter.validate_python(old) == confirmed()

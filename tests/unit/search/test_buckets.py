@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oomtune.domain import Budget, Candidate, Kind, Purpose, SearchSpace, TrialRecord
+from oomtune.domain import Aim, Budget, Candidate, Kind, Purpose, SearchSpace, TrialRecord
 from oomtune.search import best_fit, buckets_found, next_trial_of_all
 from oomtune.search.buckets import boundaries, share_padding
 from oomtune.trials.fake import FakeDevice
@@ -100,7 +100,7 @@ def test_where_memory_is_ample_the_largest_batches_take_turns_once() -> None:
     found = buckets_found(SPACE, device.budget, history)
     assert found is not None
     assert set(found.batch_sizes) == {2048}
-    assert sum(bool(record.trial.buckets) for record in history) == 2
+    assert sum(bool(record.buckets) for record in history) == 2
 
 
 def test_no_bucket_has_a_smaller_batch_than_one_of_longer_samples() -> None:
@@ -138,7 +138,7 @@ def test_where_they_can_not_take_turns_there_are_none_and_the_answer_stands(
     best = best_fit(space, history)
     assert best is not None
     assert best.confirmed_by is not None
-    tried = [record for record in history if record.trial.buckets]
+    tried = [record for record in history if record.buckets]
     assert len(tried) == {None: 1, 50.0: 12, 1.0: 0}[turns_need]
 
 
@@ -147,7 +147,7 @@ def test_what_runs_for_buckets_does_not_overturn_the_confirmed_answer() -> None:
     space = replace(SPACE, sequence_lengths=(24, 40, 64, 128, 256), batch_sizes=range(1, 5001))
     device = FakeDevice(limit_bytes=10_100_000, law=lambda candidate: 900_000 + law(candidate))
     history = play(device, space)
-    answered = next(at for at, record in enumerate(history) if record.trial.for_buckets)
+    answered = next(at for at, record in enumerate(history) if record.trial.aim is Aim.BUCKETS)
     assert best_fit(space, history) == best_fit(space, history[:answered])
     assert buckets_found(space, device.budget, history) is not None
 

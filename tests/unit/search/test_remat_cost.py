@@ -7,13 +7,14 @@ import dataclasses
 import pytest
 
 from oomtune.domain import (
+    Aim,
     Candidate,
+    Climb,
     Fit,
     Kind,
     Outcome,
     Point,
     ProbeResult,
-    Purpose,
     RematMode,
     Stage,
     Trial,
@@ -37,7 +38,9 @@ def climbed(candidate: Candidate, **step_ms: float) -> TrialRecord:
     sizes = [(int(name.removeprefix("at_")), took) for name, took in step_ms.items()]
     points = tuple(Point(batch_size=size, peak_bytes=1_000, step_ms=took) for size, took in sizes)
     outcome = Outcome(kind=Kind.FITS, stage=Stage.DONE, peak_bytes=1_000, step_ms=sizes[-1][1], points=points)
-    return TrialRecord(number=1, trial=Trial(purpose=Purpose.CALIBRATE, candidate=candidate), outcome=outcome)
+    return TrialRecord(
+        number=1, trial=Climb(lane=candidate.lane, sizes=tuple(size for size, _ in sizes)), outcome=outcome
+    )
 
 
 def answered(candidate: Candidate, *records: TrialRecord) -> ProbeResult:
@@ -96,7 +99,7 @@ def test_where_nothing_is_searched_without_it_short_trials_show_the_cost(without
     assert result.best is not None
     assert result.best.candidate == Candidate(batch_size=180, remat=RematMode.FULL)
     assert result.remat_slowdown == pytest.approx(1.5)
-    aside = [trial for trial in there.ran if trial.for_time]
+    aside = [trial for trial in there.ran if trial.aim is Aim.TIMING]
     compared = [trial.candidate for trial in aside[-2:]]
     assert [candidate.remat for candidate in compared] == ["none", "full"]
     assert compared[0].batch_size == compared[1].batch_size, "like is compared with like"
@@ -108,7 +111,7 @@ def test_where_nothing_is_searched_without_it_short_trials_show_the_cost(without
 def test_a_limit_that_is_reached_when_only_the_cost_is_open_does_not_unmake_the_answer() -> None:
     there = device(1.5)
     probe(there, there.budget, ONLY_WITH)
-    for_the_answer = sum(trial.for_the_answer for trial in there.ran)
+    for_the_answer = sum(trial.aim is Aim.ANSWER for trial in there.ran)
     result = probe(there, there.budget, ONLY_WITH, max_trials=for_the_answer)
     assert (result.verdict, result.problem, result.remat_slowdown) == (Verdict.TUNED, None, None)
     early = probe(there, there.budget, ONLY_WITH, max_trials=for_the_answer - 1)
@@ -141,4 +144,4 @@ def test_where_both_are_searched_nothing_more_is_run_for_it() -> None:
     there = device(1.5)
     result = probe(there, there.budget, small_probe_spec(search__remat=["none", "full"], search__resolution=0.0))
     assert result.remat_slowdown == pytest.approx(1.5)
-    assert not any(trial.for_time for trial in there.ran)
+    assert not any(trial.aim is Aim.TIMING for trial in there.ran)

@@ -12,6 +12,7 @@ from oomtune.diagnosis.nothing_fits import smallest_failure
 from oomtune.domain import (
     Budget,
     Candidate,
+    Confirm,
     Kind,
     Outcome,
     ProbeResult,
@@ -91,7 +92,7 @@ def test_the_answer_is_a_divisor_when_one_is_near_and_it_was_run() -> None:
     assert best is not None
     assert best.candidate.batch_size == 167  # 180 fits; 1000 has no divisor from 162 on, and 6 times 167 is 1002
     assert best.confirmed_by is not None
-    assert device.ran[-1] == Trial(purpose=Purpose.CONFIRM, candidate=Candidate(batch_size=167))
+    assert device.ran[-1] == Confirm(candidate=Candidate(batch_size=167))
     even = SearchSpace(batch_sizes=range(1, 1001), effective_batch_size=1_020, resolution=0)
     answer = best_fit(even, play(even, device))
     assert answer is not None

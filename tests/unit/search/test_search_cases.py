@@ -9,12 +9,14 @@ import pytest
 from oomtune.domain import (
     Budget,
     Candidate,
+    Climb,
     FailedSize,
     Kind,
     Objective,
     Outcome,
     Point,
     Purpose,
+    Search,
     SearchSpace,
     Stage,
     Trial,
@@ -35,7 +37,7 @@ def test_a_straight_line_takes_the_two_trials_that_prove_an_answer() -> None:
 
 def test_a_climb_that_ends_early_costs_one_trial_more_because_the_next_goes_on_to_the_edge() -> None:
     def run(trial: Trial) -> Outcome:
-        needs = 1.1 if trial.climb else 1.0
+        needs = 1.1 if isinstance(trial, Climb) else 1.0
         law = lambda candidate: int(needs * (50 * MB + 2 * MB * candidate.batch_size))  # noqa: E731
         return FakeDevice(limit_bytes=1000 * MB, law=law, headroom=0.05).run(trial)
 
@@ -148,7 +150,7 @@ def test_where_a_climb_ended_is_no_proof_against_a_fresh_process(needs: float) -
     climbing = FakeDevice(limit_bytes=1000 * MB, law=lambda candidate: int(needs * law(candidate)), headroom=0.05)
 
     def run(trial: Trial) -> Outcome:
-        return (climbing if trial.climb else fresh).run(trial)
+        return (climbing if isinstance(trial, Climb) else fresh).run(trial)
 
     space = SearchSpace(batch_sizes=range(1, 4097))
     history = search(space, fresh.budget, run)
@@ -220,13 +222,13 @@ def test_a_size_that_failed_after_another_and_is_doubted_has_no_peak_to_compare_
         Candidate(batch_size=1).lane,
     )
     climbed = tuple(Point(batch_size=size, peak_bytes=size // 2 * MB, step_ms=1.0) for size in (512, 1024, 1695))
-    climb = Trial(purpose=Purpose.CALIBRATE, candidate=lane.at(512), climb=(512, 1024, 1695))
+    climb = Climb(lane=lane, sizes=(512, 1024, 1695))
     fitted = Outcome(kind=Kind.FITS, stage=Stage.DONE, peak_bytes=800 * MB, step_ms=1.0)
     ended = FailedSize(batch_size=1695, kind=Kind.DEVICE_OOM)
-    outcomes = {
+    outcomes: dict[Trial, Outcome] = {
         climb: dataclasses.replace(fitted, points=climbed),
-        Trial(purpose=Purpose.SEARCH, candidate=lane.at(1600)): dataclasses.replace(fitted, further_failed=ended),
-        Trial(purpose=Purpose.SEARCH, candidate=lane.at(1650)): fitted,
+        Search(candidate=lane.at(1600)): dataclasses.replace(fitted, further_failed=ended),
+        Search(candidate=lane.at(1650)): fitted,
     }
     history = [
         TrialRecord(number=number, trial=trial, outcome=outcome)
@@ -274,7 +276,7 @@ def test_where_steps_are_slow_only_what_may_be_the_last_runs_at_full_length(
         return 50 * MB + 2 * MB * candidate.batch_size
 
     def timed(trial: Trial) -> Outcome:
-        needs = 1.1 if trial.climb else 1.0
+        needs = 1.1 if isinstance(trial, Climb) else 1.0
         device = FakeDevice(
             limit_bytes=1000 * MB,
             law=lambda candidate: int(needs * law(candidate)),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oomtune.domain import Budget, Candidate, Kind, Lane, Objective, Outcome, Purpose, SearchSpace, Trial
+from oomtune.domain import Budget, Candidate, Climb, Kind, Lane, Objective, Outcome, Purpose, SearchSpace, Trial
 from oomtune.search import best_fit, frontier, time_ahead_s
 from oomtune.trials.fake import FakeDevice
 from tests.benchmarks.searching import play, search
@@ -117,7 +117,7 @@ def test_however_noisy_memory_is_the_search_comes_to_an_end(
     def run(trial: Trial) -> Outcome:
         def law(candidate: Candidate) -> int:
             typical = 50 * MB + MB * candidate.batch_size * (candidate.sequence_length or 64) / 64
-            return int(typical * (in_a_climb if trial.climb else 1) * chance.lognormvariate(0, noise))
+            return int(typical * (in_a_climb if isinstance(trial, Climb) else 1) * chance.lognormvariate(0, noise))
 
         return FakeDevice(limit_bytes=1000 * MB, law=law, headroom=0.05).run(trial)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oomtune.domain import Candidate, Kind, Outcome, Purpose, Stage, Trial, TrialError, TrialRecord
+from oomtune.domain import Candidate, Kind, Outcome, Search, Stage, TrialError, TrialRecord
 from oomtune.errors import EnvironmentProblem, OutputNotWritable
 from oomtune.storage.ledger import SPARE, Ledger, ledger_folder
 from oomtune.storage.ledger_index import folders
@@ -16,7 +16,7 @@ def record(number: int, kind: Kind = Kind.FITS) -> TrialRecord:
     error = TrialError(code="x", message="why") if kind is not Kind.FITS else None
     return TrialRecord(
         number=number,
-        trial=Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=number, sequence_length=7)),
+        trial=Search(candidate=Candidate(batch_size=number, sequence_length=7)),
         outcome=Outcome(kind=kind, stage=Stage.DONE, peak_bytes=number * 100, step_ms=1.5, error=error),
     )
 

@@ -13,11 +13,10 @@ from oomtune.domain import (
     Budget,
     Candidate,
     Kind,
-    Purpose,
     RaisedError,
     Reply,
+    Search,
     Stage,
-    Trial,
     TrialError,
 )
 from oomtune.trials.outcome import Ending, decide
@@ -26,7 +25,7 @@ from tests.support.finished import finished
 
 MIB = 1024**2
 BUDGET = Budget(limit_bytes=100 * MIB)
-SEARCH = Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=8))
+SEARCH = Search(candidate=Candidate(batch_size=8))
 
 
 def ended(

@@ -7,14 +7,26 @@ import signal
 
 import pytest
 
-from oomtune.domain import Budget, Candidate, FailedSize, Kind, Point, Purpose, RaisedError, Reply, Stage, Trial
+from oomtune.domain import (
+    Budget,
+    Candidate,
+    Climb,
+    Confirm,
+    FailedSize,
+    Kind,
+    Point,
+    RaisedError,
+    Reply,
+    Search,
+    Stage,
+)
 from oomtune.trials.leaks import leak
 from oomtune.trials.outcome import Ending, decide
 
 BUDGET = Budget(limit_bytes=1000, headroom=0.1)
-SEARCH = Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=8))
-CONFIRM = Trial(purpose=Purpose.CONFIRM, candidate=Candidate(batch_size=8))
-CLIMB = Trial(purpose=Purpose.CALIBRATE, candidate=Candidate(batch_size=1), climb=(1, 4, 16))
+SEARCH = Search(candidate=Candidate(batch_size=8))
+CONFIRM = Confirm(candidate=Candidate(batch_size=8))
+CLIMB = Climb(lane=Candidate(batch_size=1).lane, sizes=(1, 4, 16))
 
 
 def done(peak: int) -> Reply:

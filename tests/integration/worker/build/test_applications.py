@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 import pytest
 
-from oomtune.domain import Candidate, Purpose, Trial
+from oomtune.domain import Candidate, Search
 from oomtune.spec.keras_names import application_names
 from oomtune.worker.build import model
 from tests.support.specs import small_work_order
@@ -31,7 +31,7 @@ def test_a_spec_accepts_the_names_that_keras_has_and_no_others() -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_each_family_is_built_as_asked_for_and_in_half_precision(tmp_path: Path, name: str) -> None:
-    trial = Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=2, precision="mixed_bfloat16"))
+    trial = Search(candidate=Candidate(batch_size=2, precision="mixed_bfloat16"))
     side = FAMILIES[name]
     entry = {"name": name, "args": {"weights": None, "classes": 7, "input_shape": [side, side, 3]}}
     try:

@@ -10,7 +10,7 @@ import keras
 import pytest
 
 import oomtune.keras
-from oomtune.domain import Candidate, Purpose, Trial
+from oomtune.domain import Candidate, Search
 from oomtune.errors import TrialCrashed
 from oomtune.worker.build import model
 from tests.support.cli import Cli
@@ -119,7 +119,7 @@ def test_a_model_is_under_the_precision_of_its_trial_or_refused(
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def built(precision: str, **args: str) -> keras.Model:
-        trial = Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=2, precision=precision))
+        trial = Search(candidate=Candidate(batch_size=2, precision=precision))
         entries = {"builder": "sets_policies:build", "args": args}
         return model.build(small_work_order(trial, tmp_path, model=entries), trial.candidate)
 
@@ -139,7 +139,7 @@ def test_a_length_that_nothing_takes_is_refused(tmp_path: Path, monkeypatch: pyt
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def built(*shape: Any, **entries: Any) -> keras.Model:
-        trial = Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=2, sequence_length=6))
+        trial = Search(candidate=Candidate(batch_size=2, sequence_length=6))
         inputs = {"shape": list(shape)}
         order = small_work_order(
             trial, tmp_path, model=entries, search__sequence_length=[6], dataset__synthetic__inputs=inputs

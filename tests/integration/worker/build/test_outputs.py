@@ -8,7 +8,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from oomtune.domain import Candidate, Purpose, Trial
+from oomtune.domain import Candidate, Search
 from oomtune.errors import TrialCrashed
 from oomtune.worker.build import outputs
 from oomtune.worker.build.compiling import compile_as_told
@@ -44,7 +44,7 @@ def two_outputs(form: str) -> keras.Model:
 
 def said(network: keras.Model, targets: Any, **training: Any) -> str:
     """What is said before the first step; when that is nothing, the step is run."""
-    trial = Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=2))
+    trial = Search(candidate=Candidate(batch_size=2))
     order = small_work_order(trial, training={"optimizer": "sgd", "run_eagerly": True, **training})
     compile_as_told(network, order, trial.candidate)
     given = tf.zeros((2, 4))

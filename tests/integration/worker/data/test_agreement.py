@@ -16,11 +16,10 @@ from oomtune.domain import (
     JsonlData,
     Layers,
     NpyData,
-    Purpose,
     PythonData,
     Scan,
+    Search,
     TrainingSpec,
-    Trial,
     TrialSettings,
     WorkOrder,
 )
@@ -59,7 +58,7 @@ def said(
 ) -> str:
     """What is said of such batches; nothing when they suit."""
     order = WorkOrder(
-        trial=Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=batch_size)),
+        trial=Search(candidate=Candidate(batch_size=batch_size)),
         folder="/here",
         model=Layers(layers=()),
         dataset=data,

@@ -17,10 +17,9 @@ from oomtune.domain import (
     Device,
     Layers,
     NpzData,
-    Purpose,
     Scan,
+    Search,
     TrainingSpec,
-    Trial,
     TrialSettings,
     WorkOrder,
 )
@@ -48,7 +47,7 @@ def test_arrays_lie_in_the_hosts_memory_beside_a_card_and_in_the_devices_otherwi
     found, samples = sources.scan(dataset, str(tmp_path), lambda count, share: None)
     worst.save(samples, found.sequences, tmp_path / "rows.npz")
     order = WorkOrder(
-        trial=Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=4)),
+        trial=Search(candidate=Candidate(batch_size=4)),
         folder=str(tmp_path),
         model=Layers(layers=()),
         dataset=dataset,

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 def order(**kind):
     return WorkOrder(
-        trial=Trial(purpose=Purpose.SEARCH, candidate=Candidate(batch_size=1)), folder="/", scratch="/tmp/x",
+        trial=Search(candidate=Candidate(batch_size=1)), folder="/", scratch="/tmp/x",
         model=Layers(layers=()), dataset=None, training=TrainingSpec(), settings=TrialSettings(),
         device=Device(name="x", **kind), budget=Budget(limit_bytes=3 * 1024**3 + 5),
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oomtune.domain import Budget, Candidate, Kind, Outcome, ProbeSpec, Purpose, Stage, Trial
+from oomtune.domain import Budget, Candidate, Climb, Confirm, Kind, Outcome, ProbeSpec, Purpose, Search, Stage, Trial
 from oomtune.spec import load_spec
 from oomtune.trials.local import ForkRunner
 from oomtune.trials.worker_host import WorkerHost
@@ -107,10 +107,14 @@ def run(
     values = {"model": model, "trial": {"confirm_steps": 6, "timeout": "2m"}, **entries}
     (folder / "spec.yaml").touch()
     spec = dataclasses.replace(_spec(values, folder), folder=str(folder))
-    climb = (4, 16, 64, 256, 1024) if purpose is Purpose.CALIBRATE else ()
     runner = ForkRunner(spec=spec, device=CPU, budget=LIMIT, notice=print, host=host)
-    candidate = Candidate(batch_size=climb[0] if climb else 32, precision=spec.space.precisions[0])
-    return runner.run(Trial(purpose=purpose, candidate=candidate, climb=climb))
+    lane = Candidate(batch_size=1, precision=spec.space.precisions[0]).lane
+    trials: dict[Purpose, Trial] = {
+        Purpose.CALIBRATE: Climb(lane=lane, sizes=(4, 16, 64, 256, 1024)),
+        Purpose.SEARCH: Search(candidate=lane.at(32)),
+        Purpose.CONFIRM: Confirm(candidate=lane.at(32)),
+    }
+    return runner.run(trials[purpose])
 
 
 def _spec(values: dict[str, Any], folder: Path) -> ProbeSpec:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oomtune.domain import Budget, Candidate, Kind, Outcome, Purpose, Stage, Trial
+from oomtune.domain import Budget, Candidate, Confirm, Kind, Outcome, Stage
 from oomtune.trials.local import ForkRunner
 from oomtune.trials.worker_host import WorkerHost
 from tests.support.leaky_models import MODELS
@@ -30,18 +30,18 @@ def host() -> Iterator[WorkerHost]:
     running.close()
 
 
-Confirm = Callable[..., Outcome]
+RunConfirm = Callable[..., Outcome]
 
 
 @pytest.fixture
-def confirm(host: WorkerHost, folder: Path) -> Confirm:
+def confirm(host: WorkerHost, folder: Path) -> RunConfirm:
     def run(model: dict[str, Any], batch_size: int = 8, **overrides: Any) -> Outcome:
         training = {} if model.keys() & {"train_step", "script"} else {"training__run_eagerly": True}
         chosen = {**training, "trial__confirm_steps": 15, "model": model, **overrides}
         spec = small_probe_spec(folder, **chosen)
         budget = Budget(limit_bytes=spec.device.memory_limit_bytes or 0)
         runner = ForkRunner(spec=spec, device=CPU, budget=budget, notice=print, host=host)
-        return runner.run(Trial(purpose=Purpose.CONFIRM, candidate=Candidate(batch_size=batch_size)))
+        return runner.run(Confirm(candidate=Candidate(batch_size=batch_size)))
 
     return run
 
@@ -65,7 +65,7 @@ def line_of(folder: Path, name: str) -> str:
     ],
 )
 def test_what_grows_is_named_with_its_rate_and_the_line_that_makes_it_grow(
-    confirm: Confirm, folder: Path, builder: str, kind: str, said: str, per_step: int
+    confirm: RunConfirm, folder: Path, builder: str, kind: str, said: str, per_step: int
 ) -> None:
     outcome = confirm({"builder": f"leaky_models:{builder}"})
     assert outcome.kind is Kind.FITS, outcome.error
@@ -80,7 +80,7 @@ def test_what_grows_is_named_with_its_rate_and_the_line_that_makes_it_grow(
 
 @pytest.mark.parametrize(("builder", "line"), [("from_a_graph", "FromAGraph"), ("converted", "Converted")])
 def test_what_a_graph_calls_back_has_its_line_too_as_the_user_wrote_it(
-    confirm: Confirm, folder: Path, builder: str, line: str
+    confirm: RunConfirm, folder: Path, builder: str, line: str
 ) -> None:
     outcome = confirm({"builder": f"leaky_models:{builder}"}, training__run_eagerly=False)
     assert outcome.kind is Kind.FITS, outcome.error
@@ -89,12 +89,12 @@ def test_what_a_graph_calls_back_has_its_line_too_as_the_user_wrote_it(
     assert "FromAGraph.kept, a list, holds 1 more tensor after each step, 200 KiB a step" in finding.message
 
 
-def test_a_model_whose_own_step_knows_no_metrics_trains_as_it_does_without_us(confirm: Confirm) -> None:
+def test_a_model_whose_own_step_knows_no_metrics_trains_as_it_does_without_us(confirm: RunConfirm) -> None:
     outcome = confirm({"builder": "leaky_models:own_loss"})
     assert outcome.kind is Kind.FITS, outcome.error
 
 
-def test_a_step_of_the_users_own_is_watched_too_and_so_is_a_small_leak(confirm: Confirm, folder: Path) -> None:
+def test_a_step_of_the_users_own_is_watched_too_and_so_is_a_small_leak(confirm: RunConfirm, folder: Path) -> None:
     outcome = confirm({"train_step": "leaky_models:step_factory"}, training=None)
     (finding,) = outcome.findings
     assert (finding.kind, finding.where) == ("kept_tensors", line_of(folder, "step_factory"))
@@ -118,7 +118,7 @@ main(int(sys.argv[1]))
 """
 
 
-def test_a_loop_in_a_script_is_watched_while_it_runs(confirm: Confirm, folder: Path) -> None:
+def test_a_loop_in_a_script_is_watched_while_it_runs(confirm: RunConfirm, folder: Path) -> None:
     (folder / "loop.py").write_text(LOOP)
     outcome = confirm(
         {"script": {"path": str(folder / "loop.py"), "args": ["{batch_size}"]}}, training=None, dataset=None
@@ -141,7 +141,7 @@ def test_a_loop_in_a_script_is_watched_while_it_runs(confirm: Confirm, folder: P
     ],
 )
 def test_a_graph_that_is_traced_at_every_step_is_named_with_the_reason(
-    confirm: Confirm, folder: Path, builder: str, line: str, said: str, advised: str
+    confirm: RunConfirm, folder: Path, builder: str, line: str, said: str, advised: str
 ) -> None:
     (finding,) = confirm({"builder": f"leaky_models:{builder}"}).findings
     assert (finding.kind, finding.where) == ("retrace", line_of(folder, line))
@@ -149,20 +149,20 @@ def test_a_graph_that_is_traced_at_every_step_is_named_with_the_reason(
     assert advised in finding.hint
 
 
-def test_a_model_with_nothing_wrong_has_no_findings(confirm: Confirm) -> None:
+def test_a_model_with_nothing_wrong_has_no_findings(confirm: RunConfirm) -> None:
     for eagerly in (True, False):
         outcome = confirm({"builder": "leaky_models:fine"}, training__run_eagerly=eagerly)
         assert (outcome.kind, outcome.findings) == (Kind.FITS, ())
 
 
-def test_a_step_of_the_users_own_has_two_epochs_with_validation_after_each(confirm: Confirm) -> None:
+def test_a_step_of_the_users_own_has_two_epochs_with_validation_after_each(confirm: RunConfirm) -> None:
     outcome = confirm({"train_step": "leaky_models:counted_epochs"}, training=None, trial__confirm_steps=4)
     assert outcome.kind is Kind.CRASH, "its second validation says what ran before it"
     assert outcome.error is not None
     assert "ran tttvttv" in outcome.error.message
 
 
-def test_weights_that_cannot_be_saved_are_a_finding_and_no_failure(confirm: Confirm, folder: Path) -> None:
+def test_weights_that_cannot_be_saved_are_a_finding_and_no_failure(confirm: RunConfirm, folder: Path) -> None:
     outcome = confirm({"builder": "leaky_models:never_saved"}, trial__confirm_steps=4)
     assert (outcome.kind, outcome.steps_run) == (Kind.FITS, 5)
     (finding,) = outcome.findings
@@ -170,7 +170,7 @@ def test_weights_that_cannot_be_saved_are_a_finding_and_no_failure(confirm: Conf
     assert finding.message == "the weights can't be saved: RuntimeError: not this layer"
 
 
-def test_a_model_that_can_only_save_its_weights_is_a_finding_too(confirm: Confirm) -> None:
+def test_a_model_that_can_only_save_its_weights_is_a_finding_too(confirm: RunConfirm) -> None:
     outcome = confirm({"builder": "leaky_models:unsaid"}, trial__confirm_steps=4)
     assert outcome.kind is Kind.FITS, outcome.error
     (finding,) = outcome.findings
@@ -178,12 +178,12 @@ def test_a_model_that_can_only_save_its_weights_is_a_finding_too(confirm: Confir
     assert "save_weights_only=True" in finding.hint
 
 
-def test_memory_that_runs_out_in_a_checkpoint_is_memory_however_it_is_wrapped(confirm: Confirm) -> None:
+def test_memory_that_runs_out_in_a_checkpoint_is_memory_however_it_is_wrapped(confirm: RunConfirm) -> None:
     outcome = confirm({"builder": "leaky_models:no_room"}, trial__confirm_steps=4)
     assert outcome.kind is Kind.DEVICE_OOM
 
 
-def test_without_validation_there_are_still_two_epochs_with_a_checkpoint(confirm: Confirm) -> None:
+def test_without_validation_there_are_still_two_epochs_with_a_checkpoint(confirm: RunConfirm) -> None:
     outcome = confirm(
         {"builder": "leaky_models:never_saved"}, trial__confirm_steps=4, training__validation_batch_size="none"
     )
@@ -197,7 +197,7 @@ def test_without_validation_there_are_still_two_epochs_with_a_checkpoint(confirm
      (True, Stage.VALIDATE, "RuntimeError: validated (in validation, after 7 steps)")],
 )  # fmt: skip
 def test_a_crash_after_many_steps_says_how_far_training_had_come(
-    confirm: Confirm, in_validation: bool, stage: Stage, said: str
+    confirm: RunConfirm, in_validation: bool, stage: Stage, said: str
 ) -> None:
     outcome = confirm({"builder": "leaky_models:fails_late", "args": {"in_validation": in_validation}})
     assert (outcome.kind, outcome.stage) == (Kind.CRASH, stage)
@@ -206,7 +206,7 @@ def test_a_crash_after_many_steps_says_how_far_training_had_come(
     assert "leaky_models.py" in outcome.error.traceback
 
 
-def test_memory_that_is_free_in_small_pieces_only_is_told_as_fragmentation(confirm: Confirm) -> None:
+def test_memory_that_is_free_in_small_pieces_only_is_told_as_fragmentation(confirm: RunConfirm) -> None:
     outcome = confirm({"builder": "leaky_models:holes"})
     assert outcome.kind is Kind.DEVICE_OOM
     state, error = outcome.allocator, outcome.error
