@@ -63,7 +63,7 @@ MAY_IMPORT = {
         "oomtune.keras",
         "oomtune.search.climb",
         "oomtune.spec.files",
-        "oomtune.spec.saved_model",
+        "oomtune.spec.saved_config",
         "oomtune.spec.script_source",
         "oomtune.units",
         "oomtune.worker",

@@ -1,10 +1,11 @@
-"""The border: YAML text in, `ProbeSpec` out. Past here there are no dictionaries with optional keys."""
+"""The border: YAML text in, `ProbeSpec` out, with the line of every problem. Past it there are no dictionaries with
+optional keys."""
 
 from oomtune.spec.dataset import data_files
 from oomtune.spec.loader import LoadedSpec, digest_of, load_spec
 from oomtune.spec.model import named_modules
 from oomtune.spec.schema import json_schema
-from oomtune.spec.text import Document, read_document
+from oomtune.spec.yaml_text import Document, read_document
 
 __all__ = [
     "Document",

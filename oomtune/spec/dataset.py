@@ -1,170 +1,104 @@
-"""What a spec's `dataset` names, as types, and what can be wrong with it although its types are right."""
+"""The `dataset` section: its schema, its conversion, and the checks of files and tokenizers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from oomtune import domain
-from oomtune.spec import data_schema as schema
-from oomtune.spec.files import found_at
-from oomtune.spec.model import Wrong
-from oomtune.spec.text import Path_
+from oomtune.spec.fields import InModule, Positive, Section, Wrong, nearest
+from oomtune.spec.files import matching_paths
+from oomtune.spec.yaml_text import KeyPath
 
-_Data = TypeVar("_Data")
-
-_WITH_FILES = ("npz", "csv", "jsonl", "text", "tfrecord")
-_WITH_FOLDERS = ("images", "tfds")
-
-
-def wrong_in_dataset(dataset: Any, folder: Path) -> Iterator[Wrong]:
-    if not isinstance(dataset, dict):
-        return
-    for kind in (*_WITH_FILES, *_WITH_FOLDERS):
-        section = dataset.get(kind)
-        if isinstance(section, dict):
-            yield from _nothing_there(section.get("path"), ("dataset", kind, "path"), folder, kind in _WITH_FOLDERS)
-    for key in ("inputs", "targets"):
-        entry = dataset["npy"].get(key) if isinstance(dataset.get("npy"), dict) else None
-        for name, paths in entry.items() if isinstance(entry, dict) else [(None, entry)]:
-            yield from _nothing_there(paths, ("dataset", "npy", key, *([] if name is None else [name])), folder, False)
-    yield from _wrong_tokenizer(dataset, folder)
+_Value = TypeVar("_Value")
+DType = Literal[
+    "float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "bool"
+]  # fmt: skip
 
 
-def _nothing_there(paths: Any, at: Path_, folder: Path, folders: bool) -> Iterator[Wrong]:
-    """The paths and patterns that stand for nothing."""
-    entries: list[tuple[Path_, Any]] = [(at, paths)]
-    if isinstance(paths, list):
-        entries = [((*at, index), path) for index, path in enumerate(paths)]
-    for place, path in entries:
-        if isinstance(path, str) and not found_at([path], folder, folders=folders):
-            yield place, f"no such {'folder' if folders else 'file'}: {folder / path}"
+class Tensor(Section):
+    """One tensor of a sample. `sequence_length` in the shape stands for the value under trial."""
 
+    shape: list[Positive | Literal["sequence_length"]]
+    dtype: DType = "float32"
+    max: Annotated[float, Field(gt=0)] | None = Field(None, description="values lie below this; required for integers")
 
-def _wrong_tokenizer(dataset: dict[str, Any], folder: Path) -> Iterator[Wrong]:
-    tokenizer = dataset.get("tokenizer")
-    if tokenizer is None:
-        return
-    kinds = [kind for kind in schema.KINDS if dataset.get(kind) is not None]
-    if len(kinds) == 1 and (why := _without_text(kinds[0], dataset[kinds[0]])):
-        yield ("dataset", "tokenizer"), f"{why}; remove tokenizer"
-    lines = dataset.get("text")
-    if isinstance(tokenizer, dict) and tokenizer.get("split") == "none" and isinstance(lines, dict):
-        targets = lines.get("targets", "next")
-        if targets in ("next", "same"):
-            yield (
-                ("dataset", "text", "targets"),
-                f"text that is not split has no tokens to be targets; got {targets!r}; expected a tensor",
+    @model_validator(mode="after")
+    def _integers_have_a_bound(self) -> Tensor:
+        if "int" not in self.dtype:
+            return self
+        if self.max is None:
+            raise ValueError(f"max is missing: how many different values an {self.dtype} may have")
+        bits = int(self.dtype.rpartition("int")[2])
+        largest = 2 ** (bits if self.dtype.startswith("u") else bits - 1)
+        if self.max != int(self.max) or not 1 <= self.max <= largest:
+            raise ValueError(
+                f"expected max to be a whole number from 1 to {largest} for an {self.dtype}; got {self.max:g}"
             )
-    layer = tokenizer.get("TextVectorization") if isinstance(tokenizer, dict) else None
-    vocabulary = layer.get("vocabulary") if isinstance(layer, dict) else None
-    if isinstance(vocabulary, str):
-        yield from _nothing_there(
-            vocabulary, ("dataset", "tokenizer", "TextVectorization", "vocabulary"), folder, False
-        )
+        return self
+
+    def to_domain(self) -> domain.TensorSpec:
+        return domain.TensorSpec(shape=tuple(self.shape), dtype=self.dtype, max=self.max)
 
 
-def _without_text(kind: str, section: Any) -> str:
-    """Why data of this kind has no text to make tokens of; empty when it may have some."""
-    if kind in ("jsonl", "text", "tfds"):
-        return ""
-    if kind == "csv":
-        return "" if isinstance(section, dict) and section.get("text") else "dataset.csv.text names no column"
-    if kind == "tfrecord":
-        features = section.get("features") if isinstance(section, dict) else None
-        listed = features.values() if isinstance(features, dict) else []
-        strings = [feature for feature in listed if isinstance(feature, dict) and feature.get("dtype") == "string"]
-        return "" if strings else "no feature of dataset.tfrecord is a string"
-    return f"dataset.{kind} holds no text that is read here"
+def _tensor_form(value: Any) -> str:
+    several = isinstance(value, dict) and value and "shape" not in value
+    is_mapping = several and all(isinstance(entry, dict | BaseModel) for entry in value.values())
+    return "<named>" if is_mapping else "<tensor>"
 
 
-def data_files(dataset: domain.DatasetSpec, folder: Path) -> Iterator[Path]:
-    """Yield every file that the dataset is read from, including all files in its folders."""
-    match dataset:
-        case domain.NpyData(inputs=inputs, targets=targets):
-            for side in (inputs, targets):
-                for paths in side.values() if isinstance(side, dict) else [side]:
-                    yield from found_at(paths, folder)
-        case domain.ImagesData(paths=roots):
-            yield from _files_in(roots, folder)
-        case domain.TfdsData(path=root):
-            yield from _files_in([root], folder)
-        case domain.SyntheticData() | domain.PythonData():
-            pass
-        case _:
-            yield from found_at(dataset.paths, folder)
-    tokenizer = getattr(dataset, "tokenizer", domain.Tokenizer())
-    vocabulary = (tokenizer.vectorization or {}).get("vocabulary")
-    if isinstance(vocabulary, str):
-        yield from found_at([vocabulary], folder)
+Tensors = Annotated[
+    Annotated[Tensor, Tag("<tensor>")] | Annotated[dict[str, Tensor], Tag("<named>")], Discriminator(_tensor_form)
+]
 
 
-def _files_in(roots: Iterable[str], folder: Path) -> Iterator[Path]:
-    for root in found_at(roots, folder, folders=True):
-        yield from (path for path in root.rglob("*") if path.is_file())
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
 
 
-def dataset_spec(dataset: schema.Dataset) -> domain.DatasetSpec:  # noqa: C901, PLR0911
-    """Return the one kind of data that the section names."""
-    tokenizer = domain.Tokenizer() if dataset.tokenizer is None else _tokenizer(dataset.tokenizer)
-    match dataset.section:
-        case schema.Synthetic() as data:
-            return domain.SyntheticData(inputs=_each(_tensor, data.inputs), targets=_each(_tensor, data.targets))
-        case schema.Npz() as data:
-            return domain.NpzData(paths=_paths(data.path), inputs=data.inputs, targets=data.targets)
-        case schema.Npy() as data:
-            return domain.NpyData(inputs=_each(_paths, data.inputs), targets=_each(_paths, data.targets))
-        case schema.Csv() as data:
-            return domain.CsvData(
-                paths=_paths(data.path),
-                inputs=_each(_columns, data.inputs),
-                targets=_each(_columns, data.targets),
-                text=tuple(data.text),
-                delimiter=data.delimiter,
-                tokenizer=tokenizer,
-            )
-        case schema.Jsonl() as data:
-            return domain.JsonlData(
-                paths=_paths(data.path),
-                inputs=_each(_columns, data.inputs),
-                targets=_each(_columns, data.targets),
-                text=tuple(data.text),
-                tokenizer=tokenizer,
-            )
-        case schema.Text() as data:
-            targets = data.targets if isinstance(data.targets, str) else _tensor(data.targets)
-            return domain.TextData(paths=_paths(data.path), targets=targets, tokenizer=tokenizer)
-        case schema.Tfrecord() as data:
-            return domain.TfrecordData(
-                paths=_paths(data.path),
-                features={
-                    name: domain.Feature(shape=tuple(feature.shape), dtype=feature.dtype)
-                    for name, feature in data.features.items()
-                },
-                inputs=data.inputs,
-                targets=data.targets,
-                compression=data.compression,
-                tokenizer=tokenizer,
-            )
-        case schema.Images() as data:
-            height, width = data.size
-            return domain.ImagesData(paths=_paths(data.path), size=(height, width), channels=data.channels)
-        case schema.Tfds() as data:
-            return domain.TfdsData(
-                path=data.path, split=data.split, inputs=data.inputs, targets=data.targets, tokenizer=tokenizer
-            )
-        case str(function):
-            return domain.PythonData(function=function)
+def _is_name_or_list(value: Any) -> bool:
+    return _is_name(value) or (isinstance(value, list) and bool(value) and all(map(_is_name, value)))
 
 
-def _each(convert: Callable[[Any], _Data], entries: Any) -> _Data | dict[str, _Data]:
+def _must_be(words: str, is_valid: Callable[[Any], bool], *, or_mapping: bool = False) -> BeforeValidator:
+    """Check the whole value first, so that a value with none of several forms is one problem instead of three."""
+
+    def check(value: Any) -> Any:
+        mapping = or_mapping and isinstance(value, dict) and value and all(map(is_valid, value.values()))
+        if not mapping and not is_valid(value):
+            raise ValueError(f"expected {words}; got {value!r:.60}")
+        return value
+
+    return BeforeValidator(check)
+
+
+_Word = Annotated[str, Field(min_length=1)]
+_Words = Annotated[list[_Word], Field(min_length=1)]
+Paths = Annotated[_Word | _Words, _must_be("a path or a list of paths", _is_name_or_list)]
+PathsByName = Annotated[
+    _Word | _Words | Annotated[dict[str, _Word | _Words], Field(min_length=1)],
+    _must_be("a path, a list of paths, or a mapping of inputs to paths", _is_name_or_list, or_mapping=True),
+]
+ArrayNames = Annotated[
+    _Word | Annotated[dict[str, _Word], Field(min_length=1)],
+    _must_be("a name, or a mapping of inputs to names", _is_name, or_mapping=True),
+]
+Names = Annotated[
+    _Word | _Words | Annotated[dict[str, _Word | _Words], Field(min_length=1)],
+    _must_be("a name, a list of names, or a mapping of inputs to either", _is_name_or_list, or_mapping=True),
+]
+
+
+def _values(names: str | list[str] | dict[str, Any]) -> Iterator[str | list[str]]:
+    yield from names.values() if isinstance(names, dict) else [names]
+
+
+def _each(convert: Callable[[Any], _Value], entries: Any) -> _Value | dict[str, _Value]:
     """Convert one entry, or each of several named entries."""
     return {name: convert(entry) for name, entry in entries.items()} if isinstance(entries, dict) else convert(entries)
-
-
-def _tokenizer(tokenizer: schema.Tokenizer) -> domain.Tokenizer:
-    return domain.Tokenizer(split=tokenizer.split, max=tokenizer.max, vectorization=tokenizer.TextVectorization)
 
 
 def _paths(path: str | list[str]) -> tuple[str, ...]:
@@ -175,5 +109,331 @@ def _columns(columns: str | list[str]) -> domain.Columns:
     return columns if isinstance(columns, str) else tuple(columns)
 
 
-def _tensor(tensor: schema.Tensor) -> domain.TensorSpec:
-    return domain.TensorSpec(shape=tuple(tensor.shape), dtype=tensor.dtype, max=tensor.max)
+class Tokenizer(Section):
+    """How text becomes tokens: split and hashed, or a Keras TextVectorization layer."""
+
+    split: Literal["words", "characters", "bytes", "none"] = Field(
+        "words", description="none leaves text as it is, for a model that takes text"
+    )
+    max: Annotated[int, Field(ge=2, le=2**31 - 1)] = Field(20_000, description="tokens are numbers below this")
+    TextVectorization: dict[str, Any] | None = Field(None, description="arguments for keras.layers.TextVectorization")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Tokenizer:
+        arguments = self.TextVectorization
+        if self.split == "none" and "max" in self.model_fields_set:
+            raise ValueError("text that is not split has no tokens; remove max")
+        if arguments is None:
+            return self
+        if self.model_fields_set - {"TextVectorization"}:
+            raise ValueError("TextVectorization has its own arguments; remove split and max beside it")
+        if arguments.get("output_sequence_length") is not None:
+            raise ValueError(
+                "remove output_sequence_length: samples keep their lengths, and search.sequence_length cuts them"
+            )
+        if arguments.get("output_mode", "int") != "int":
+            raise ValueError(f"expected output_mode to be int, one number a token; got {arguments['output_mode']!r}")
+        if arguments.get("ragged", True) is not True:
+            raise ValueError("ragged is always true, so that samples keep their lengths; remove it")
+        return self
+
+    def to_domain(self) -> domain.Tokenizer:
+        return domain.Tokenizer(split=self.split, max=self.max, vectorization=self.TextVectorization)
+
+
+class Synthetic(Section):
+    """Random samples. A model with several inputs or outputs gets a mapping of their names to tensors."""
+
+    inputs: Tensors
+    targets: Tensors
+
+    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.SyntheticData:
+        return domain.SyntheticData(
+            inputs=_each(Tensor.to_domain, self.inputs), targets=_each(Tensor.to_domain, self.targets)
+        )
+
+
+class Npz(Section):
+    """Arrays in NumPy archives, one entry a sample. Several archives are read one after the other."""
+
+    path: Paths
+    inputs: ArrayNames = "x"
+    targets: ArrayNames = "y"
+
+    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.NpzData:
+        return domain.NpzData(paths=_paths(self.path), inputs=self.inputs, targets=self.targets)
+
+
+class Npy(Section):
+    """NumPy files of one array each, one entry a sample."""
+
+    inputs: PathsByName
+    targets: PathsByName
+
+    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.NpyData:
+        return domain.NpyData(inputs=_each(_paths, self.inputs), targets=_each(_paths, self.targets))
+
+
+class _Table(Section):
+    path: Paths
+    inputs: Names
+    targets: Names
+    text: list[_Word] = []
+
+    @model_validator(mode="after")
+    def _text_is_in_use_and_stands_alone(self) -> _Table:
+        columns = [*_values(self.inputs), *_values(self.targets)]
+        names = [name for entry in columns for name in ([entry] if isinstance(entry, str) else entry)]
+        for name in self.text:
+            if name not in names:
+                raise ValueError(f"text: {name!r} is in neither inputs nor targets{nearest(name, names)}")
+            if any(name in entry for entry in columns if isinstance(entry, list)):
+                raise ValueError(f"text: {name!r} is in a list of numbers; make it an input by itself")
+        return self
+
+
+class Csv(_Table):
+    """Tables with a header. A list of columns is one vector."""
+
+    text: list[_Word] = Field([], description="the columns that are text; all others are numbers")
+    delimiter: Annotated[str, _must_be("one character", lambda value: isinstance(value, str) and len(value) == 1)] = ","
+
+    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.CsvData:
+        return domain.CsvData(
+            paths=_paths(self.path),
+            inputs=_each(_columns, self.inputs),
+            targets=_each(_columns, self.targets),
+            text=tuple(self.text),
+            delimiter=self.delimiter,
+            tokenizer=tokenizer,
+        )
+
+
+class Jsonl(_Table):
+    """One JSON object a line. A list of fields is one vector."""
+
+    text: list[_Word] = Field([], description="the targets whose strings are text instead of class names")
+
+    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.JsonlData:
+        return domain.JsonlData(
+            paths=_paths(self.path),
+            inputs=_each(_columns, self.inputs),
+            targets=_each(_columns, self.targets),
+            text=tuple(self.text),
+            tokenizer=tokenizer,
+        )
+
+
+class Text(Section):
+    """Plain text, one sample a line."""
+
+    path: Paths
+    targets: Annotated[
+        Annotated[Literal["next", "same"], Tag("<word>")] | Annotated[Tensor, Tag("<tensor>")],
+        Discriminator(lambda value: "<tensor>" if isinstance(value, dict | BaseModel) else "<word>"),
+    ] = Field("next", description="each token's successor, the tokens themselves, or a random tensor")
+
+    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.TextData:
+        targets = self.targets if isinstance(self.targets, str) else self.targets.to_domain()
+        return domain.TextData(paths=_paths(self.path), targets=targets, tokenizer=tokenizer)
+
+
+class Feature(Section):
+    """One feature of a tf.train.Example."""
+
+    shape: list[Positive | None] = Field([], description="null is an axis that varies")
+    dtype: Literal["int64", "float32", "string"]
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> Feature:
+        if None in self.shape[1:]:
+            raise ValueError("only the first axis may be null")
+        if self.dtype == "string" and self.shape:
+            raise ValueError("a string is one text; its shape is []")
+        return self
+
+
+class Tfrecord(Section):
+    """Files of tf.train.Example."""
+
+    path: Paths
+    features: Annotated[dict[str, Feature], Field(min_length=1)]
+    inputs: ArrayNames
+    targets: ArrayNames
+    compression: Literal["none", "gzip"] = "none"
+
+    @model_validator(mode="after")
+    def _names_are_features(self) -> Tfrecord:
+        for key in ("inputs", "targets"):
+            for name in _values(getattr(self, key)):
+                if name not in self.features:
+                    near = nearest(str(name), self.features)
+                    raise ValueError(
+                        f"{key}: {name!r} is not among the features{near or ': ' + ', '.join(self.features)}"
+                    )
+        return self
+
+    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.TfrecordData:
+        return domain.TfrecordData(
+            paths=_paths(self.path),
+            features={
+                name: domain.Feature(shape=tuple(feature.shape), dtype=feature.dtype)
+                for name, feature in self.features.items()
+            },
+            inputs=self.inputs,
+            targets=self.targets,
+            compression=self.compression,
+            tokenizer=tokenizer,
+        )
+
+
+class Images(Section):
+    """Folders of images, one folder a class."""
+
+    path: Paths
+    size: Annotated[list[Positive], Field(min_length=2, max_length=2, description="height and width")]
+    channels: Literal[1, 3, 4] = 3
+
+    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.ImagesData:
+        height, width = self.size
+        return domain.ImagesData(paths=_paths(self.path), size=(height, width), channels=self.channels)
+
+
+class Tfds(Section):
+    """A dataset that TensorFlow Datasets has prepared on disk; nothing is downloaded."""
+
+    path: _Word = Field(description="the folder of the dataset's version")
+    split: _Word = "train"
+    inputs: ArrayNames
+    targets: ArrayNames
+
+    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.TfdsData:
+        return domain.TfdsData(
+            path=self.path, split=self.split, inputs=self.inputs, targets=self.targets, tokenizer=tokenizer
+        )
+
+
+_KINDS = ("synthetic", "npz", "npy", "csv", "jsonl", "text", "tfrecord", "images", "python", "tfds")
+
+
+class Dataset(Section):
+    """The data: exactly one kind, and how its text becomes tokens if it has any."""
+
+    synthetic: Synthetic | None = None
+    npz: Npz | None = None
+    npy: Npy | None = None
+    csv: Csv | None = None
+    jsonl: Jsonl | None = None
+    text: Text | None = None
+    tfrecord: Tfrecord | None = None
+    images: Images | None = None
+    python: InModule | None = Field(
+        None,
+        description="package.module:function, found from the spec; returns a tf.data.Dataset of single samples, or "
+        "arrays: inputs, targets and, if there are any, sample weights; several inputs in a tuple or a dict",
+    )
+    tfds: Tfds | None = None
+    tokenizer: Tokenizer | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Dataset:
+        if sum(getattr(self, kind) is not None for kind in _KINDS) != 1:
+            raise ValueError(f"expected exactly one of {', '.join(_KINDS[:-1])} and {_KINDS[-1]}")
+        return self
+
+
+def dataset_spec(dataset: Dataset) -> domain.DatasetSpec:
+    """Convert the one kind of data that the section names."""
+    if dataset.python is not None:
+        return domain.PythonData(function=dataset.python)
+    tokenizer = domain.Tokenizer() if dataset.tokenizer is None else dataset.tokenizer.to_domain()
+    section: Synthetic | Npz | Npy | Csv | Jsonl | Text | Tfrecord | Images | Tfds
+    section = next(value for kind in _KINDS if (value := getattr(dataset, kind)) is not None)
+    return section.to_domain(tokenizer)
+
+
+def data_files(dataset: domain.DatasetSpec, folder: Path) -> Iterator[Path]:
+    """Yield every file that the dataset is read from, including all files in its folders."""
+    match dataset:
+        case domain.NpyData(inputs=inputs, targets=targets):
+            for side in (inputs, targets):
+                for paths in side.values() if isinstance(side, dict) else [side]:
+                    yield from matching_paths(paths, folder)
+        case domain.ImagesData(paths=roots):
+            yield from _files_in(roots, folder)
+        case domain.TfdsData(path=root):
+            yield from _files_in([root], folder)
+        case domain.SyntheticData() | domain.PythonData():
+            pass
+        case _:
+            yield from matching_paths(dataset.paths, folder)
+    tokenizer = getattr(dataset, "tokenizer", domain.Tokenizer())
+    vocabulary = (tokenizer.vectorization or {}).get("vocabulary")
+    if isinstance(vocabulary, str):
+        yield from matching_paths([vocabulary], folder)
+
+
+def _files_in(roots: Iterable[str], folder: Path) -> Iterator[Path]:
+    for root in matching_paths(roots, folder, folders=True):
+        yield from (path for path in root.rglob("*") if path.is_file())
+
+
+def wrong_in_dataset(dataset: Any, folder: Path) -> Iterator[Wrong]:
+    """Yield what is wrong in the section's plain values beyond their types: missing files and useless tokenizers."""
+    if not isinstance(dataset, dict):
+        return
+    for kind in ("npz", "csv", "jsonl", "text", "tfrecord", "images", "tfds"):
+        section = dataset.get(kind)
+        if isinstance(section, dict):
+            path: KeyPath = ("dataset", kind, "path")
+            yield from _missing(section.get("path"), path, folder, folders=kind in ("images", "tfds"))
+    for key in ("inputs", "targets"):
+        entry = dataset["npy"].get(key) if isinstance(dataset.get("npy"), dict) else None
+        for name, paths in entry.items() if isinstance(entry, dict) else [(None, entry)]:
+            yield from _missing(paths, ("dataset", "npy", key, *([] if name is None else [name])), folder)
+    yield from _wrong_in_tokenizer(dataset, folder)
+
+
+def _missing(paths: Any, at: KeyPath, folder: Path, *, folders: bool = False) -> Iterator[Wrong]:
+    """Yield the paths and patterns that match nothing."""
+    entries: list[tuple[KeyPath, Any]] = [(at, paths)]
+    if isinstance(paths, list):
+        entries = [((*at, index), path) for index, path in enumerate(paths)]
+    for place, path in entries:
+        if isinstance(path, str) and not matching_paths([path], folder, folders=folders):
+            yield place, f"no such {'folder' if folders else 'file'}: {folder / path}"
+
+
+def _wrong_in_tokenizer(dataset: dict[str, Any], folder: Path) -> Iterator[Wrong]:
+    tokenizer = dataset.get("tokenizer")
+    if tokenizer is None:
+        return
+    kinds = [kind for kind in _KINDS if dataset.get(kind) is not None]
+    if len(kinds) == 1 and (why := _why_no_text(kinds[0], dataset[kinds[0]])):
+        yield ("dataset", "tokenizer"), f"{why}; remove tokenizer"
+    if not isinstance(tokenizer, dict):
+        return
+    lines = dataset.get("text")
+    if tokenizer.get("split") == "none" and isinstance(lines, dict):
+        targets = lines.get("targets", "next")
+        if targets in ("next", "same"):
+            message = f"text that is not split has no tokens for targets; expected a tensor; got {targets!r}"
+            yield ("dataset", "text", "targets"), message
+    layer = tokenizer.get("TextVectorization")
+    vocabulary = layer.get("vocabulary") if isinstance(layer, dict) else None
+    if isinstance(vocabulary, str):
+        yield from _missing(vocabulary, ("dataset", "tokenizer", "TextVectorization", "vocabulary"), folder)
+
+
+def _why_no_text(kind: str, section: Any) -> str:
+    """Return why data of this kind has no text to turn into tokens; empty if it may have some."""
+    if kind in ("jsonl", "text", "tfds"):
+        return ""
+    if kind == "csv":
+        return "" if isinstance(section, dict) and section.get("text") else "dataset.csv.text names no column"
+    if kind == "tfrecord":
+        features = section.get("features") if isinstance(section, dict) else None
+        listed = features.values() if isinstance(features, dict) else []
+        strings = [feature for feature in listed if isinstance(feature, dict) and feature.get("dtype") == "string"]
+        return "" if strings else "no feature of dataset.tfrecord is a string"
+    return f"dataset.{kind} holds no text"

@@ -22,7 +22,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_there(path: Path) -> bool:
-    """Is there a file or folder of this name, as far as one can look?"""
+    """Return True if a file or folder has this name. False if that can't be found out."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -30,25 +30,22 @@ def is_there(path: Path) -> bool:
 
 
 def modules_in(folder: Path) -> list[Path]:
-    """The Python files of a folder, of the folders in it and of its packages: what code there most often imports."""
-    packages = [found.parent for found in folder.glob("*/__init__.py")]
+    """Return the Python files of a folder, of its subfolders and of its packages: what code there usually imports."""
+    packages = [marker.parent for marker in folder.glob("*/__init__.py")]
     inside = (module for package in packages for module in package.rglob("*.py"))
     return [*folder.glob("*.py"), *folder.glob("*/*.py"), *inside]
 
 
-def found_at(paths: Iterable[str], folder: Path | str, *, folders: bool = False) -> list[Path]:
-    """The files (or folders) that paths and patterns stand for, each once, from the spec's folder.
+def matching_paths(patterns: Iterable[str], folder: Path | str, *, folders: bool = False) -> list[Path]:
+    """Return the files (or folders) that paths and patterns name, each once, relative to the spec's folder.
 
-    The border and the worker both ask here, so that a pattern means the same to both.
+    The spec's checks and the worker both call this, so a pattern means the same to both.
     """
-    found: dict[Path, None] = {}
-    for path in paths:
-        names = [path] if _is_such(Path(folder, path), folders) else []
-        # A name such as data[1].csv is a pattern too; it stands for itself if there is such a file.
-        names = names or sorted(glob.glob(path, root_dir=folder, recursive=True))  # noqa: PTH207 - paths may be absolute
-        found |= dict.fromkeys(there for name in names if _is_such(there := Path(folder, name), folders))
-    return list(found)
-
-
-def _is_such(path: Path, folders: bool) -> bool:
-    return is_folder(path) if folders else is_file(path)
+    exists = is_folder if folders else is_file
+    matches: dict[Path, None] = {}
+    for pattern in patterns:
+        # data[1].csv is also a pattern; it names itself if there is such a file.
+        names = [pattern] if exists(Path(folder, pattern)) else []
+        names = names or sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207 - may be absolute
+        matches |= dict.fromkeys(path for name in names if exists(path := Path(folder, name)))
+    return list(matches)

@@ -1,4 +1,4 @@
-"""Pydantic's errors in the user's terms: the file, the line, the dotted key, what is accepted, the nearest key."""
+"""Translate pydantic's errors for the user: file, line, dotted key, what would be accepted, the nearest known key."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from oomtune.errors import Problem
+from oomtune.spec.fields import nearest
 from oomtune.spec.schema import Spec
-from oomtune.spec.sections import nearest
-from oomtune.spec.text import Document, Path_
+from oomtune.spec.yaml_text import Document, KeyPath
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -36,36 +36,27 @@ _EXPECTED = {
 
 
 def problems_of(error: ValidationError, document: Document) -> list[Problem]:
-    """One problem for each thing wrong, in the order of the file."""
-    found: dict[tuple[Path_, str], Problem] = {}
+    """Return one problem for each wrong entry. The alternatives of one entry fail one by one; they become one problem
+    that names all that would be accepted."""
+    messages: dict[KeyPath, list[str]] = {}
     for detail in error.errors(include_url=False):
         path = _path(detail["loc"], document.values)
-        message = _message(detail, path)
-        found.setdefault((path, message), Problem(where=document.place(path), key=_dotted(path), message=message))
-    return _merge_branches(list(found.items()))
+        messages.setdefault(path, []).append(_message(detail, path))
+    return [document.problem(path, message) for path, several in messages.items() for message in _merged(several)]
 
 
-def _merge_branches(found: list[tuple[tuple[Path_, str], Problem]]) -> list[Problem]:
-    """Alternatives of one value fail one by one; they are one problem, with all that would be accepted."""
-    by_key: dict[Path_, list[Problem]] = {}
-    for (path, _), problem in found:
-        by_key.setdefault(path, []).append(problem)
-    merged = []
-    for problems in by_key.values():
-        messages = [problem.message for problem in problems]
-        accepted = [message.partition(";")[0].removeprefix("expected ") for message in messages]
-        if len(messages) > 1 and all(message.startswith("expected ") for message in messages):
-            got = messages[0].partition(";")[2]
-            text = f"expected {' or '.join(dict.fromkeys(accepted))}" + (f";{got}" if got else "")
-            merged.append(Problem(where=problems[0].where, key=problems[0].key, message=text))
-        else:
-            merged.extend(problems)
-    return merged
+def _merged(messages: list[str]) -> list[str]:
+    messages = list(dict.fromkeys(messages))
+    if len(messages) == 1 or not all(message.startswith("expected ") for message in messages):
+        return messages
+    accepted = [message.partition(";")[0].removeprefix("expected ") for message in messages]
+    got = messages[0].partition(";")[2]
+    return [f"expected {' or '.join(dict.fromkeys(accepted))}" + (f";{got}" if got else "")]
 
 
-def _path(location: Path_, values: Any) -> Path_:
-    """The keys among pydantic's parts. What looks like a branch may be a key of the spec."""
-    path: Path_ = ()
+def _path(location: KeyPath, values: Any) -> KeyPath:
+    """Return the keys in pydantic's location. A part that looks like a branch may be a key of the spec."""
+    path: KeyPath = ()
     for part in location:
         is_key = isinstance(values, dict) and part in values
         if is_key or not _is_branch(part):
@@ -75,8 +66,8 @@ def _path(location: Path_, values: Any) -> Path_:
 
 
 def _is_branch(part: str | int) -> bool:
-    """Pydantic names the alternative of a union it tried, e.g. `literal['auto']` or `constrained-int`; ours are in
-    angle brackets."""
+    """Return True for the name of a union's alternative, such as `literal['auto']` or `constrained-int`. Those that our
+    schema names are in angle brackets."""
     return isinstance(part, str) and (
         "[" in part or _is_ours(part) or part in {"int", "str", "bool", "float", "constrained-int", "constrained-float"}
     )
@@ -86,20 +77,13 @@ def _is_ours(part: str | int) -> bool:
     return isinstance(part, str) and part.startswith("<") and part.endswith(">")
 
 
-def _dotted(path: Iterable[str | int]) -> str:
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
-def _message(detail: ErrorDetails, path: Path_) -> str:
+def _message(detail: ErrorDetails, path: KeyPath) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         key, known = str(path[-1]), _keys_at(path[:-1])
         form = next((str(part) for part in detail["loc"] if _is_ours(part)), "")
         # A key of another form of the same entry, such as max beside percentiles.
-        return f"{form.strip('<>')} and {key} exclude each other" if form and key in known else unknown_key(key, known)
+        return f"{form.strip('<>')} and {key} exclude each other" if form and key in known else _unknown_key(key, known)
     if kind == "missing":
         return "this key is missing"
     if kind == "value_error":
@@ -140,19 +124,19 @@ def _literal(expected: str, got: object) -> str:
     return f"expected {accepted}; got {_shown(got)}{nearest(str(got), words)}"
 
 
-def unknown_key(key: str, known: Iterable[str]) -> str:
-    """`unknown key`, with the nearest known one, or all of them when none is near."""
+def _unknown_key(key: str, known: Iterable[str]) -> str:
+    """Return `unknown key` with the nearest known key, or with all known keys if none is close."""
     known = list(known)
     all_known = f"; known here: {', '.join(known)}" if known else ""
     return f"unknown key{nearest(key, known) or all_known}"
 
 
-def _keys_at(path: Path_) -> list[str]:
-    """The keys that the section at this path knows."""
+def _keys_at(path: KeyPath) -> list[str]:
+    """Return the known keys of the section at this path."""
     models: list[Any] = [Spec]
     for part in path:
         fields = [model.model_fields.get(part) for model in models if isinstance(part, str)]
-        models = [inner for found in fields if found is not None for inner in _models_in(found.annotation)]
+        models = [inner for one in fields if one is not None for inner in _models_in(one.annotation)]
     return [name for model in models for name in model.model_fields]
 
 

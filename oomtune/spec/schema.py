@@ -1,59 +1,23 @@
-"""The shape of a spec, as pydantic models; what they accept is what the JSON Schema says."""
+"""The whole spec: its sections, the rules between them, and its JSON Schema."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from oomtune.spec.data_schema import Dataset
-from oomtune.spec.model_schema import Model
-from oomtune.spec.sections import (
-    Axis,
-    Duration,
-    LengthAxis,
-    Losses,
-    Metrics,
-    Named,
-    Positive,
-    Precision,
-    Range,
-    Remat,
-    Section,
-    Size,
-    Weights,
-    read_size,
-    shape_of,
-)
+from oomtune import domain
+from oomtune.spec.dataset import Dataset
+from oomtune.spec.fields import Duration, Positive, Precision, Section, Size, Wrong, class_name, read_size
+from oomtune.spec.model import Model, Script
+from oomtune.spec.search import Percentiles, Search, axis_values, remat_choices
+from oomtune.spec.training import Training, wrong_in_training
 
-
-class Training(Section):
-    optimizer: Named = "adam"
-    loss: Losses | None = Field(default=None, description="a loss, or one for each output by name, or in a list")
-    loss_weights: Weights | None = Field(default=None, description="a number for each of several losses")
-    metrics: Metrics = Field(
-        default=[], description="metrics, or those of each output: by their names, or in a list of lists"
-    )
-    jit_compile: bool | Literal["auto"] = "auto"
-    effective_batch_size: Positive | None = None
-    validation_batch_size: Annotated[
-        Annotated[Positive, Tag("<number>")] | Annotated[Literal["same", "none"], Tag("<text>")],
-        Discriminator(shape_of, custom_error_type="size", custom_error_message="expected same, none or a whole number"),
-    ] = "same"
-    run_eagerly: bool = False
-
-
-class Search(Section):
-    batch_size: Axis = Range(min=1, max=1024)
-    sequence_length: LengthAxis | None = None
-    precision: Annotated[list[Precision], Field(min_length=1)] = ["float32"]
-    remat: Annotated[list[Remat], Field(min_length=1)] = ["none"]
-    optimizer: Annotated[list[Named], Field(min_length=1)] | None = None
-    min_batch_size: Positive = 1
-    min_sequence_length: Positive | None = None
-    objective: Literal["tokens", "batch_size", "sequence_length", "throughput"] = "tokens"
-    buckets: Annotated[int, Field(ge=0, le=16, description="how many the answer may have; 0 is none")] = 4
-    resolution: Annotated[float, Field(ge=0, le=0.5)] = 0.02
+LENGTH = "sequence_length"
+_MOST_LENGTHS = 2_000
+_LOSS_SCALE = "LossScaleOptimizer"
 
 
 class DeviceSection(Section):
@@ -75,12 +39,30 @@ class DeviceSection(Section):
             raise ValueError("like and memory_limit both set the limit; keep one")
         return self
 
+    def to_domain(self) -> domain.DeviceRequest:
+        return domain.DeviceRequest(
+            kind=self.kind,
+            memory_limit_bytes=None if self.memory_limit == "auto" else self.memory_limit,
+            like=self.like,
+            headroom=self.headroom,
+            allocator=self.allocator,
+            memory_growth=self.memory_growth,
+        )
+
 
 class TrialSection(Section):
     warmup_steps: Annotated[int, Field(ge=1, le=10_000)] = 1
     steps: Annotated[int, Field(ge=1, le=10_000)] = 3
     confirm_steps: Annotated[int, Field(ge=2, le=1_000_000)] = 20
     timeout: Duration = 600.0
+
+    def to_domain(self) -> domain.TrialSettings:
+        return domain.TrialSettings(
+            warmup_steps=self.warmup_steps,
+            steps=self.steps,
+            confirm_steps=self.confirm_steps,
+            timeout_s=self.timeout,
+        )
 
 
 class Tuned(BaseModel):
@@ -101,7 +83,7 @@ class Spec(Section):
 
     name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     model: Model
-    dataset: Dataset | None = Field(None, description="needed unless a script or train_step has its own")
+    dataset: Dataset | None = Field(None, description="required unless a script or train_step has its own")
     training: Training = Training()
     search: Search = Search()
     device: DeviceSection = DeviceSection()
@@ -110,6 +92,90 @@ class Spec(Section):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a spec, for editors."""
-    schema = Spec.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    """Return the JSON Schema of a spec, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Spec.model_json_schema()}
+
+
+def wrong_between_sections(spec: Spec) -> Iterator[Wrong]:
+    """Yield what is wrong although each value is valid by itself."""
+    if spec.model.trains_itself:
+        yield from _wrong_with_own_training(spec, "script" if spec.model.script is not None else "train_step")
+    elif spec.dataset is None:
+        yield ("dataset",), "this key is missing"
+    yield from _wrong_in_search(spec)
+    yield from _wrong_in_lengths(spec)
+    yield from _wrong_in_optimizers(spec)
+    yield from wrong_in_training(spec.training)
+
+
+def _wrong_with_own_training(spec: Spec, source: str) -> Iterator[Wrong]:
+    if spec.training.model_fields_set:
+        yield ("training",), f"a {source} compiles and trains its own model; remove this section"
+    if spec.search.optimizer is not None:
+        yield ("search", "optimizer"), f"a {source} has its own optimizer; remove this key"
+    if remat_choices(spec.search.remat) != (domain.RematMode.NONE,):
+        yield ("search", "remat"), f"a {source} builds its own model; call oomtune.keras.rematerialise in it"
+    if spec.model.script is not None:
+        yield from _wrong_with_script(spec, spec.model.script)
+
+
+def _wrong_with_script(spec: Spec, script: Script) -> Iterator[Wrong]:
+    if spec.dataset is not None:
+        yield ("dataset",), "a script reads its own data; remove this section"
+    takes_precision = any("{precision}" in str(arg) for arg in script.args)
+    if len(set(spec.search.precision)) > 1 and not takes_precision:
+        message = "expected one: without {precision} in model.script.args the script can't be told which to use"
+        yield ("search", "precision"), message
+    for word, axis in (("batch_size", spec.search.batch_size), (LENGTH, spec.search.sequence_length)):
+        is_passed = any(f"{{{word}}}" in str(arg) for arg in script.args)
+        if axis is not None and not is_passed:
+            message = f"expected {{{word}}} in one of them, for the {word} under trial: --size {{{word}}}"
+            yield ("model", "script", "args"), message
+        if axis is None and is_passed:
+            message = f"{{{word}}} needs search.{word}, which is not set: --set 'search.{word}=[64, 128]', or in a spec"
+            yield ("model", "script", "args"), message
+
+
+def _wrong_in_search(spec: Spec) -> Iterator[Wrong]:
+    search, effective, batches = spec.search, spec.training.effective_batch_size, axis_values(spec.search.batch_size)
+    if search.min_batch_size > batches[-1]:
+        message = f"expected at most the largest batch size, {batches[-1]}; got {search.min_batch_size}"
+        yield ("search", "min_batch_size"), message
+    elif effective is not None and effective < (least := batches[bisect_left(batches, search.min_batch_size)]):
+        message = f"expected at least the smallest batch size, {least}; got {effective}"
+        yield ("training", "effective_batch_size"), message
+    if search.objective == LENGTH and search.sequence_length is None:
+        yield ("search", "objective"), "needs search.sequence_length, which is not set"
+
+
+def _wrong_in_lengths(spec: Spec) -> Iterator[Wrong]:
+    lengths, least = spec.search.sequence_length, spec.search.min_sequence_length
+    if lengths is None:
+        if least is not None:
+            yield ("search", "min_sequence_length"), "needs search.sequence_length, which is not set"
+    elif isinstance(lengths, Percentiles):
+        if spec.dataset is None or spec.dataset.synthetic is not None:
+            yield ("search", LENGTH, "percentiles"), "needs a dataset that is not synthetic"
+    elif (count := len(axis_values(lengths))) > _MOST_LENGTHS:
+        yield ("search", LENGTH), f"gives {count:,} lengths, more than {_MOST_LENGTHS:,}; raise multiple_of"
+    elif least is not None and least > (longest := axis_values(lengths)[-1]):
+        yield ("search", "min_sequence_length"), f"expected at most the longest sequence, {longest}; got {least}"
+
+
+def _wrong_in_optimizers(spec: Spec) -> Iterator[Wrong]:
+    choices = [class_name(entry) for entry in spec.search.optimizer or ()]
+    lower = [name.lower() for name in choices]
+    repeated = next((index for index, name in enumerate(lower) if name in lower[:index]), None)
+    if repeated is not None:
+        yield ("search", "optimizer", repeated), f"{lower[repeated]} is listed twice"
+    if spec.training.effective_batch_size is None:
+        return
+    message = (
+        f"{_LOSS_SCALE} can't accumulate gradients for training.effective_batch_size; name its inner optimizer "
+        "instead: mixed_float16 scales the loss by itself"
+    )
+    if class_name(spec.training.optimizer) == _LOSS_SCALE:
+        yield ("training", "optimizer"), message
+    for index, name in enumerate(choices):
+        if name == _LOSS_SCALE:
+            yield ("search", "optimizer", index), message

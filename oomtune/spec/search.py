@@ -1,32 +1,102 @@
-"""A spec's `search` as the space that it spans, and what can be wrong with it although its types are right."""
+"""The `search` section: its schema, and its conversion to the space that the search may explore."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from oomtune import domain
-from oomtune.spec import schema
-from oomtune.spec.sections import KerasObject, Percentiles, Range, Remat
-from oomtune.spec.text import Path_
-
-_SCALES = "LossScaleOptimizer"
-_LENGTH = "sequence_length"
-_MOST_LENGTHS = 2_000
-
-Wrong = tuple[Path_, str]
+from oomtune.spec.fields import Named, Positive, Precision, Section, class_name, shape_of
 
 
-def search_space(spec: schema.Spec, every_lane: bool) -> domain.SearchSpace:
-    search, effective = spec.search, spec.training.effective_batch_size
-    batches: Sequence[int] = _axis(search.batch_size)
+class Range(Section):
+    """Every multiple of `multiple_of` from `min` to `max`."""
+
+    min: Positive = 1
+    max: Positive
+    multiple_of: Positive = 1
+
+    @model_validator(mode="after")
+    def _has_a_value(self) -> Range:
+        if self.min > self.max:
+            raise ValueError(f"min is {self.min} and max is {self.max}; expected min at most max")
+        if not self.values():
+            raise ValueError(f"no multiple of {self.multiple_of} lies between {self.min} and {self.max}")
+        return self
+
+    def values(self) -> range:
+        first = -(-self.min // self.multiple_of) * self.multiple_of
+        return range(first, self.max + 1, self.multiple_of)
+
+
+class Percentiles(Section):
+    """The lengths at these percentiles of the data, rounded up to a multiple of `multiple_of`."""
+
+    percentiles: Annotated[list[Annotated[float, Field(gt=0, le=100)]], Field(min_length=1, max_length=100)]
+    multiple_of: Positive = 1
+
+
+def _length_form(value: Any) -> str | None:
+    if isinstance(value, Percentiles) or (isinstance(value, dict) and "percentiles" in value):
+        return "<percentiles>"
+    return shape_of(value)
+
+
+_Number = Annotated[Positive, Tag("<number>")]
+_Numbers = Annotated[list[Positive], Field(min_length=1, max_length=10_000), Tag("<list>")]
+_AXIS = "expected a whole number, a list of them, or a mapping with min, max and multiple_of"
+Axis = Annotated[
+    _Number | _Numbers | Annotated[Range, Tag("<mapping>")],
+    Discriminator(shape_of, custom_error_type="axis", custom_error_message=_AXIS),
+]
+LengthAxis = Annotated[
+    _Number | _Numbers | Annotated[Range, Tag("<mapping>")] | Annotated[Percentiles, Tag("<percentiles>")],
+    Discriminator(
+        _length_form, custom_error_type="axis", custom_error_message=f"{_AXIS}, or a mapping with percentiles"
+    ),
+]
+_LayerPattern = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^,]+$")]
+Remat = Annotated[
+    Annotated[_LayerPattern, Tag("<text>")] | Annotated[list[_LayerPattern], Field(min_length=1), Tag("<list>")],
+    Discriminator(
+        shape_of,
+        custom_error_type="named",
+        custom_error_message="expected none, full, or names of layers, in which * stands for anything",
+    ),
+]
+
+
+class Search(Section):
+    batch_size: Axis = Range(min=1, max=1024)
+    sequence_length: LengthAxis | None = None
+    precision: Annotated[list[Precision], Field(min_length=1)] = ["float32"]
+    remat: Annotated[list[Remat], Field(min_length=1)] = ["none"]
+    optimizer: Annotated[list[Named], Field(min_length=1)] | None = None
+    min_batch_size: Positive = 1
+    min_sequence_length: Positive | None = None
+    objective: Literal["tokens", "batch_size", "sequence_length", "throughput"] = "tokens"
+    buckets: Annotated[int, Field(ge=0, le=16, description="the most buckets in the answer; 0 for none")] = 4
+    resolution: Annotated[float, Field(ge=0, le=0.5)] = 0.02
+
+    @property
+    def percentiles(self) -> Percentiles | None:
+        return self.sequence_length if isinstance(self.sequence_length, Percentiles) else None
+
+
+def search_space(
+    search: Search, effective_batch_size: int | None, confirm_steps: int, every_lane: bool
+) -> domain.SearchSpace:
+    """Convert the section. Percentiles give no lengths yet: those are known once the data was read."""
+    batches: Sequence[int] = axis_values(search.batch_size)
     batches = batches[bisect_left(batches, search.min_batch_size) :]
-    if effective is not None:
-        # More than the smallest batch that reaches the effective one was not asked for.
-        batches = batches[: bisect_left(batches, effective) + 1]
+    if effective_batch_size is not None:
+        # The smallest batch that reaches the effective one is the largest that is of use.
+        batches = batches[: bisect_left(batches, effective_batch_size) + 1]
     lengths = search.sequence_length
-    # What percentiles stand for is known when the data was read.
-    known = () if lengths is None or isinstance(lengths, Percentiles) else tuple(_axis(lengths))
+    known = () if lengths is None or isinstance(lengths, Percentiles) else tuple(axis_values(lengths))
     return domain.SearchSpace(
         batch_sizes=batches,
         sequence_lengths=None if lengths is None else known[bisect_left(known, search.min_sequence_length or 1) :],
@@ -34,12 +104,19 @@ def search_space(spec: schema.Spec, every_lane: bool) -> domain.SearchSpace:
         precisions=tuple(dict.fromkeys(search.precision)),
         remats=remat_choices(search.remat),
         optimizers=tuple(class_name(entry) for entry in search.optimizer) if search.optimizer else (None,),
-        effective_batch_size=effective,
+        effective_batch_size=effective_batch_size,
         objective=domain.Objective(search.objective),
         resolution=search.resolution,
         every_lane=every_lane,
-        confirm_steps=spec.trial.confirm_steps,
+        confirm_steps=confirm_steps,
     )
+
+
+def axis_values(axis: int | list[int] | Range) -> range | tuple[int, ...]:
+    """Return the values of an axis in ascending order, each once."""
+    if isinstance(axis, Range):
+        return axis.values()
+    return tuple(sorted(set(axis))) if isinstance(axis, list) else (axis,)
 
 
 def remat_choices(entries: list[Remat]) -> tuple[domain.Remat, ...]:
@@ -53,69 +130,3 @@ def remat_choices(entries: list[Remat]) -> tuple[domain.Remat, ...]:
         else:
             choices.append(modes.get(entry) or domain.RematLayers(loose))
     return tuple(dict.fromkeys(choices))
-
-
-def named(entry: str | KerasObject) -> str | domain.ClassConfig:
-    return entry if isinstance(entry, str) else domain.ClassConfig(class_name=entry.class_name, config=entry.config)
-
-
-def class_name(entry: str | KerasObject) -> str:
-    return entry if isinstance(entry, str) else entry.class_name
-
-
-def _axis(axis: int | list[int] | Range) -> range | tuple[int, ...]:
-    if isinstance(axis, Range):
-        return axis.values()
-    return tuple(sorted(set(axis))) if isinstance(axis, list) else (axis,)
-
-
-def wrong_in_search(spec: schema.Spec) -> Iterator[Wrong]:
-    search, effective, batches = spec.search, spec.training.effective_batch_size, _axis(spec.search.batch_size)
-    if search.min_batch_size > batches[-1]:
-        message = f"expected at most the largest batch size, {batches[-1]}; got {search.min_batch_size}"
-        yield ("search", "min_batch_size"), message
-    elif effective is not None and effective < (least := batches[bisect_left(batches, search.min_batch_size)]):
-        message = f"expected at least the smallest batch size, {least}; got {effective}"
-        yield ("training", "effective_batch_size"), message
-    if search.objective == _LENGTH and search.sequence_length is None:
-        yield ("search", "objective"), "needs search.sequence_length, which is not set"
-    yield from _wrong_in_lengths(spec)
-    names = [class_name(entry).lower() for entry in search.optimizer or ()]
-    twice = next((index for index, name in enumerate(names) if name in names[:index]), None)
-    if twice is not None:
-        yield ("search", "optimizer", twice), f"{names[twice]} is listed twice"
-    yield from _wrong_in_optimizers(spec)
-    if spec.model.script is not None or spec.model.train_step is not None:
-        way = "script" if spec.model.script is not None else "train_step"
-        if search.optimizer is not None:
-            yield ("search", "optimizer"), f"a {way} has its own optimizer; leave this key out"
-        if remat_choices(search.remat) != (domain.RematMode.NONE,):
-            yield ("search", "remat"), f"a {way} builds its model by itself: call oomtune.keras.rematerialise there"
-
-
-def _wrong_in_optimizers(spec: schema.Spec) -> Iterator[Wrong]:
-    if spec.training.effective_batch_size is None:
-        return
-    message = "can't add gradients up for training.effective_batch_size; name the optimizer inside it: mixed_float16 "
-    message += "scales the loss by itself"
-    if class_name(spec.training.optimizer) == _SCALES:
-        yield ("training", "optimizer"), f"{_SCALES} {message}"
-    for index, entry in enumerate(spec.search.optimizer or ()):
-        if class_name(entry) == _SCALES:
-            yield ("search", "optimizer", index), f"{_SCALES} {message}"
-
-
-def _wrong_in_lengths(spec: schema.Spec) -> Iterator[Wrong]:
-    lengths, least = spec.search.sequence_length, spec.search.min_sequence_length
-    if lengths is None:
-        if least is not None:
-            yield ("search", "min_sequence_length"), "needs search.sequence_length, which is not set"
-    elif isinstance(lengths, Percentiles):
-        if spec.dataset is None or spec.dataset.synthetic is not None:
-            yield ("search", _LENGTH, "percentiles"), "needs a dataset that is not synthetic"
-    elif len(_axis(lengths)) > _MOST_LENGTHS:
-        message = f"gives {len(_axis(lengths)):,} lengths, more than {_MOST_LENGTHS:,}; raise multiple_of"
-        yield ("search", _LENGTH), message
-    elif least is not None and least > _axis(lengths)[-1]:
-        message = f"expected at most the longest sequence, {_axis(lengths)[-1]}; got {least}"
-        yield ("search", "min_sequence_length"), message

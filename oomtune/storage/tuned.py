@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from oomtune.domain import ProbeResult, RematLayers
 from oomtune.errors import UsageProblem
-from oomtune.spec.text import entry_at, parse_text
+from oomtune.spec.yaml_text import entry_at, parse_text
 from oomtune.storage.atomic import check_writable, write_whole
 
 FORMAT = 1

@@ -13,7 +13,7 @@ import keras
 from oomtune.domain import KerasFile
 from oomtune.errors import TrialCrashed
 from oomtune.spec.files import modules_in
-from oomtune.spec.saved_model import SHAPES, UNREADABLE, input_layers, read_config
+from oomtune.spec.saved_config import SHAPES, UNREADABLE, input_layers, read_config
 from oomtune.worker.build import hdf5, vocabularies
 from oomtune.worker.build import user_code as code
 from oomtune.worker.build.blueprint import Blueprint

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from oomtune.errors import TrialCrashed
 from oomtune.keras.private_keras import saving_lib
-from oomtune.spec.saved_model import UNREADABLE
+from oomtune.spec.saved_config import UNREADABLE
 
 if TYPE_CHECKING:
     import keras

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from oomtune.errors import DataUnreadable
-from oomtune.spec.files import found_at
+from oomtune.spec.files import matching_paths
 from oomtune.worker.process.error_reasons import reason
 
 _MOST_SHOWN = 20
@@ -18,7 +18,7 @@ _PIPELINE = re.compile(r"^Error in user-defined function passed to \S+ transform
 
 def files_of(paths: Iterable[str], folder: str, key: str, *, folders: bool = False) -> list[Path]:
     """What the spec's paths and patterns stand for. They were there when the spec was read."""
-    found = found_at(paths, folder, folders=folders)
+    found = matching_paths(paths, folder, folders=folders)
     if not found:
         raise DataUnreadable(
             f"{key}: no such {'folder' if folders else 'file'}: {', '.join(str(Path(folder, path)) for path in paths)}",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oomtune.diagnosis.spec_entry import set_flag, spec_line
-from oomtune.spec.text import parse_text, parse_value
+from oomtune.spec.yaml_text import parse_text, parse_value
 
 ENTRIES = [
     ("search.remat", ["none", "full"], "search: {remat: [none, full]}"),

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from oomtune import domain
 from oomtune.errors import SpecProblem
 from oomtune.spec import json_schema, load_spec
-from oomtune.spec.files import found_at
+from oomtune.spec.files import matching_paths
 from tests.support.specs import small_spec
 
 TENSOR = {"shape": [], "dtype": "int32", "max": 2}
@@ -88,14 +88,14 @@ def test_what_is_left_out_has_its_default(folder: Path) -> None:
 
 def test_a_pattern_stands_for_files_in_order_each_once(folder: Path) -> None:
     def names(*paths: str) -> list[str]:
-        return [str(path.relative_to(folder)) for path in found_at(paths, folder)]
+        return [str(path.relative_to(folder)) for path in matching_paths(paths, folder)]
 
     assert names("**/*.csv") == ["a.csv", "deep/er/b.csv", "odd[1].csv"]
     assert names("deep/*/b.csv", "a.csv", "*.csv") == ["deep/er/b.csv", "a.csv", "odd[1].csv"]
     assert names("odd[1].csv") == ["odd[1].csv"]
     assert names(str(folder / "*.txt")) == ["a.txt"]
     assert names("images", "no\0file", "x" * 300) == []
-    assert found_at(["im*"], folder, folders=True) == [folder / "images"]
+    assert matching_paths(["im*"], folder, folders=True) == [folder / "images"]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_pattern_stands_for_files_in_order_each_once(folder: Path) -> None:
         ),
         (
             {"csv": {**TABLE, "inputs": ["x", "z"], "text": ["x"]}},
-            "text: 'x' is in a list of numbers; give it an input",
+            "text: 'x' is in a list of numbers; make it an input",
         ),
         ({"jsonl": {"path": "a.jsonl", "inputs": "x"}}, "dataset.jsonl.targets: this key is missing"),
         (
@@ -147,10 +147,10 @@ def test_a_pattern_stands_for_files_in_order_each_once(folder: Path) -> None:
         ({"python": "not a function"}, "dataset.python: expected package.module:function; got 'not a function'"),
         ({"images": {"path": "a" * 300, "size": [4, 4]}}, "dataset.images.path: no such folder: {folder}/aaa"),
         ({"tfds": {"path": "no", "inputs": "x", "targets": "y"}}, "dataset.tfds.path: no such folder: {folder}/no"),
-        ({"npz": {"path": "a.npz"}, "tokenizer": {}}, "dataset.tokenizer: dataset.npz holds no text that is read here"),
+        ({"npz": {"path": "a.npz"}, "tokenizer": {}}, "dataset.tokenizer: dataset.npz holds no text; remove tokenizer"),
         (
             {"text": {"path": "a.txt"}, "tokenizer": {"split": "none"}},
-            "dataset.text.targets: text that is not split has no tokens to be targets; got 'next'",
+            "dataset.text.targets: text that is not split has no tokens for targets; expected a tensor; got 'next'",
         ),
         (
             {"text": {"path": "a.txt"}, "tokenizer": {"split": "none", "max": 9}},
@@ -188,7 +188,7 @@ def test_a_feature_that_cannot_be_read_is_refused(folder: Path, feature: dict[st
             "tokenizer.split: expected words, characters, bytes or none; got 'word'; did you mean 'words'?",
         ),
         ({"max": 1}, "dataset.tokenizer.max: expected 2 or more; got 1"),
-        ({"TextVectorization": {}, "max": 9}, "TextVectorization has arguments of its own; remove split and max"),
+        ({"TextVectorization": {}, "max": 9}, "TextVectorization has its own arguments; remove split and max"),
         ({"TextVectorization": {"output_sequence_length": 9}}, "remove output_sequence_length: samples keep their"),
         (
             {"TextVectorization": {"output_mode": "tf_idf"}},

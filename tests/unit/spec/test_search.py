@@ -44,11 +44,11 @@ NONE, FULL = RematMode.NONE, RematMode.FULL
                 "training__effective_batch_size": 64,
                 "training__optimizer": {"class_name": "LossScaleOptimizer", "config": {"inner_optimizer": "adam"}},
             },
-            "training.optimizer: LossScaleOptimizer can't add gradients up for training.effective_batch_size",
+            "training.optimizer: LossScaleOptimizer can't accumulate gradients for training.effective_batch_size",
         ),
         (
             {"training__effective_batch_size": 64, "search__optimizer": ["adam", "LossScaleOptimizer"]},
-            "search.optimizer[1]: LossScaleOptimizer can't add gradients up",
+            "search.optimizer[1]: LossScaleOptimizer can't accumulate gradients",
         ),
         ({"device__memory_growth": "some"}, "device.memory_growth: expected true or false; got 'some'"),
     ],

@@ -10,7 +10,7 @@ import keras
 import pytest
 
 from oomtune.domain import Candidate, Search
-from oomtune.spec.keras_names import application_names
+from oomtune.spec.model import application_names
 from oomtune.worker.build import model
 from tests.support.specs import small_work_order
 

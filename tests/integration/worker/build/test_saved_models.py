@@ -229,7 +229,7 @@ def test_that_a_model_which_takes_text_has_no_length_to_search_is_said_of_the_sp
     save(reader(), tmp_path / file)
     with pytest.raises(SpecProblem) as refused:
         load_spec(spec_file(model={"keras_file": file}, search__sequence_length=[8]))
-    assert f"search.sequence_length: {file} takes text and makes tokens of it itself" in str(refused.value)
+    assert f"search.sequence_length: {file} takes text and turns it into tokens itself" in str(refused.value)
     save(text_model(None), tmp_path / "tokens.keras")
     assert load_spec(spec_file(model={"keras_file": "tokens.keras"}, search__sequence_length=[8]))
 

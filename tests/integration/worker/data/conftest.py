@@ -11,8 +11,7 @@ from pydantic import TypeAdapter
 
 from oomtune.domain import DatasetSpec, Scan
 from oomtune.errors import DataUnreadable
-from oomtune.spec.data_schema import Dataset
-from oomtune.spec.dataset import dataset_spec, wrong_in_dataset
+from oomtune.spec.dataset import Dataset, dataset_spec, wrong_in_dataset
 from oomtune.worker.data.scan import scan
 from oomtune.worker.data.sources import Bounds, Sample
 from tests.support.reading import Read

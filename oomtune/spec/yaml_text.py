@@ -1,4 +1,4 @@
-"""YAML text to plain values, each with the line it came from; what is dangerous or ambiguous is refused."""
+"""Read YAML text as plain values, each with the line it came from. Dangerous or ambiguous YAML is refused."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import yaml
 
 from oomtune.errors import Problem, SpecProblem
 
-Path_ = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
-_MOST_BYTES = 1024**2
-_MOST_VALUES = 100_000
-_MOST_DEPTH = 50
+_MAX_BYTES = 1024**2
+_MAX_VALUES = 100_000
+_MAX_DEPTH = 50
 _PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
 
 class SpecLoader(yaml.SafeLoader):
-    """The safe loader, with numbers as people write them: `1e-4` has no dot, and is a number all the same."""
+    """The safe loader, which also reads numbers without a dot, such as `1e-4`."""
 
 
 SpecLoader.add_implicit_resolver(
@@ -34,24 +34,28 @@ SpecLoader.add_implicit_resolver(
 
 @dataclass(slots=True)
 class Document:
-    """The values of a spec and, for every key and item, where it was written."""
+    """The values of a spec and, for every key and list entry, where it was written."""
 
     values: dict[str, Any]
     origin: str
-    places: dict[Path_, str] = field(default_factory=dict)
+    places: dict[KeyPath, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def place(self, path: Path_) -> str:
-        """Where the value at this path was written, or the nearest thing around it."""
+    def place(self, path: KeyPath) -> str:
+        """Return where the value at this path, or the nearest value around it, was written."""
         while path not in self.places and path:
             path = path[:-1]
         return self.places.get(path, self.origin)
 
+    def problem(self, path: KeyPath, message: str) -> Problem:
+        return Problem(where=self.place(path), key=dotted(path), message=message)
+
     def override(self, key: str, value: Any, source: str) -> None:
-        """Set the entry at a dotted key, as `--set` does; a number is a place in a list. Raises `LookupError`."""
+        """Set the entry at a dotted key, in which a number is an index of a list. Raise `LookupError` if there is no
+        such place."""
         *parents, last = key.split(".")
         entry: Any = self.values
-        path: Path_ = ()
+        path: KeyPath = ()
         for part in parents:
             step = _step(entry, part)
             path = (*path, step)
@@ -60,16 +64,19 @@ class Document:
             entry = entry[step]
         step = _step(entry, last)
         entry[step] = value
-        full = (*path, step)
+        full: KeyPath = (*path, step)
         self.places[full] = source
 
     def remove(self, key: str) -> None:
         *parents, last = key.split(".")
-        entry: Any = self.values
-        for part in parents:
-            entry = entry.get(part) if isinstance(entry, dict) else None
+        entry = entry_at(self.values, *parents)
         if isinstance(entry, dict):
             entry.pop(last, None)
+
+
+def dotted(path: KeyPath) -> str:
+    """Return a path as people write it: `model.layers[1].Dense`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 def _step(entry: Any, part: str) -> str | int:
@@ -78,12 +85,12 @@ def _step(entry: Any, part: str) -> str | int:
     if not isinstance(entry, list):
         raise LookupError(f"{part!r} is inside a value that has no entries")
     if not part.isdecimal() or int(part) >= len(entry):
-        raise LookupError(f"{part!r} is not a place in a list of {len(entry)}")
+        raise LookupError(f"{part!r} is not an index of a list of {len(entry)}")
     return int(part)
 
 
 def read_document(path: Path) -> Document:
-    """The spec file as values with places. Raises `SpecProblem` when it can't be read as a mapping at all."""
+    """Read a spec file. Raise `SpecProblem` if it is not a YAML mapping at all."""
     text = _read(path)
     origin = str(path)
     try:
@@ -91,12 +98,11 @@ def read_document(path: Path) -> Document:
         try:
             node = loader.get_single_node()
             if node is None:
-                raise _refuse(origin, "the file is empty", hint="start from a file in configs/")
+                raise _refusal(origin, "the file is empty", hint="start from a file in configs/")
             if not isinstance(node, yaml.MappingNode):
                 kind = "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
-                raise _refuse(
-                    f"{origin}:{node.start_mark.line + 1}", f"expected a mapping with model, dataset, ..., found {kind}"
-                )
+                where = f"{origin}:{node.start_mark.line + 1}"
+                raise _refusal(where, f"expected a mapping with model, dataset, ...; got {kind}")
             reader = _Reader(loader, origin)
             values = reader.read(node, ())
         finally:
@@ -104,16 +110,16 @@ def read_document(path: Path) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{origin}:{mark.line + 1}" if mark else origin
-        raise _refuse(where, f"not valid YAML: {error.problem or error.context}") from None
+        raise _refusal(where, f"not valid YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise _refuse(origin, f"not valid YAML: {str(error).splitlines()[0]}") from None
+        raise _refusal(origin, f"not valid YAML: {str(error).splitlines()[0]}") from None
     except RecursionError:
-        raise _refuse(origin, f"nested more than {_MOST_DEPTH} levels deep") from None
+        raise _refusal(origin, f"nested more than {_MAX_DEPTH} levels deep") from None
     return Document(values=values, origin=origin, places=reader.places, problems=reader.problems)
 
 
 def parse_value(text: str) -> Any:
-    """One value as it would be read in a spec, for `--set`. Raises `ValueError` when it is none."""
+    """Return one value as a spec would read it, for `--set`. Raise `ValueError` if the text is not one value."""
     loader = SpecLoader(text)
     try:
         node = loader.get_single_node()
@@ -131,14 +137,14 @@ def parse_value(text: str) -> Any:
 
 
 def entry_at(values: Any, *keys: str) -> Any:
-    """The entry that these keys lead to; None where there is none."""
+    """Return the entry under these nested keys, or None."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
 
 
 def parse_text(text: str) -> Any:
-    """A whole YAML text as plain values, numbers as in a spec. Raises `yaml.YAMLError`."""
+    """Return a whole YAML text as plain values, with numbers read as in a spec. Raise `yaml.YAMLError`."""
     loader = SpecLoader(text)
     try:
         return loader.get_single_data()
@@ -146,71 +152,70 @@ def parse_text(text: str) -> Any:
         loader.dispose()
 
 
-def _refuse(where: str, message: str, *, hint: str = "") -> SpecProblem:
+def _refusal(where: str, message: str, *, hint: str = "") -> SpecProblem:
     return SpecProblem([Problem(where=where, key="", message=message)], hint=hint)
 
 
 def _read(path: Path) -> str:
     try:
         if path.is_dir():
-            raise _refuse(str(path), "this is a folder, not a spec file")
+            raise _refusal(str(path), "this is a folder, not a spec file")
         with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
-        if len(text) > _MOST_BYTES:
-            raise _refuse(str(path), f"too large for a spec; at most {_MOST_BYTES:,} bytes are read")
+            text = file.read(_MAX_BYTES + 1)
+        if len(text) > _MAX_BYTES:
+            raise _refusal(str(path), f"too large for a spec; at most {_MAX_BYTES:,} bytes are read")
         return text.decode("utf-8")
     except FileNotFoundError:
-        raise _refuse(str(path), "no such file") from None
+        raise _refusal(str(path), "no such file") from None
     except UnicodeDecodeError as error:
-        raise _refuse(str(path), f"not text: byte {error.start} is not UTF-8") from None
+        raise _refusal(str(path), f"not text: byte {error.start} is not UTF-8") from None
     except OSError as error:
-        raise _refuse(str(path), f"can't be read: {error.strerror}") from None
+        raise _refusal(str(path), f"can't be read: {error.strerror}") from None
 
 
 class _Reader:
-    """Walks YAML nodes, so that places, duplicate keys and runaway aliases are seen."""
+    """Walks YAML nodes to record places and to catch duplicate keys and runaway aliases."""
 
     def __init__(self, loader: SpecLoader, origin: str) -> None:
         self.loader = loader
         self.origin = origin
-        self.places: dict[Path_, str] = {}
+        self.places: dict[KeyPath, str] = {}
         self.problems: list[Problem] = []
         self.count = 0
 
-    def read(self, node: yaml.Node, path: Path_) -> Any:
+    def read(self, node: yaml.Node, path: KeyPath) -> Any:
         self.count += 1
         where = f"{self.origin}:{node.start_mark.line + 1}"
-        if self.count > _MOST_VALUES:
-            raise _refuse(where, f"aliases expand this to more than {_MOST_VALUES:,} values")
-        if len(path) > _MOST_DEPTH:
-            raise _refuse(where, f"nested more than {_MOST_DEPTH} levels deep")
+        if self.count > _MAX_VALUES:
+            raise _refusal(where, f"aliases expand this to more than {_MAX_VALUES:,} values")
+        if len(path) > _MAX_DEPTH:
+            raise _refusal(where, f"nested more than {_MAX_DEPTH} levels deep")
         self.places.setdefault(path, where)
         if node.tag not in _PLAIN_TAGS and not isinstance(node, yaml.ScalarNode):
-            raise _refuse(where, f"not valid YAML here: the tag {node.tag!r} is not plain data")
+            raise _refusal(where, f"not valid YAML here: the tag {node.tag!r} is not plain data")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
         try:
             value = self.loader.construct_object(node)
-        except (ValueError, LookupError, AttributeError):  # yaml takes a scalar to be what its tag says
+        except (ValueError, LookupError, AttributeError):  # yaml trusts a scalar to be what its tag says
             kind = node.tag.rpartition(":")[2]
-            raise _refuse(where, f"{node.value!r} is no {kind}; put it in quotes if it is text") from None
+            raise _refusal(where, f"{node.value!r} is not a valid {kind}; quote it if it is text") from None
         if isinstance(value, bytes | datetime.date) or (isinstance(value, float) and not math.isfinite(value)):
-            raise _refuse(where, f"{node.value!r} is neither text nor a finite number; put it in quotes if it is text")
+            raise _refusal(where, f"{node.value!r} is neither text nor a finite number; quote it if it is text")
         return value
 
-    def _mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             where = f"{self.origin}:{key_node.start_mark.line + 1}"
             if not isinstance(key_node, yaml.ScalarNode):
-                raise _refuse(where, "a key must be a word, not a list or a mapping")
+                raise _refusal(where, "a key must be a word, not a list or a mapping")
             key = str(key_node.value)
             inner = (*path, key)
             if key in values:
-                dotted = ".".join(map(str, inner))
-                self.problems.append(Problem(where=where, key=dotted, message="this key is here twice; keep one"))
+                self.problems.append(Problem(where=where, key=dotted(inner), message="duplicate key; keep one"))
                 continue
             self.places[inner] = where
             values[key] = self.read(value_node, inner)

@@ -1,4 +1,4 @@
-"""What a model that Keras saved says of its inputs, read without Keras: a spec asks too, before anything is built."""
+"""Read the configuration of a model that Keras saved, without Keras."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 SHAPES = ("batch_shape", "batch_input_shape")
-# A file may be damaged or encrypted, packed in a way that Python can't unpack, or nested too deep.
+# A file may be damaged, encrypted, compressed in a way that Python can't read, or nested too deep.
 UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 def read_config(path: Path) -> Any:
-    """The configuration in a `.keras` archive, or in the JSON text of `Model.to_json`. Raises what is `UNREADABLE`."""
+    """Return the configuration of a `.keras` archive or a `Model.to_json` file. Raise one of `UNREADABLE`."""
     if path.suffix == ".keras":
         with zipfile.ZipFile(path) as archive:
             return json.loads(archive.read("config.json"))
@@ -25,14 +25,14 @@ def read_config(path: Path) -> Any:
 
 
 def takes_only_text(config: Any) -> bool:
-    """Is every input of the model text?"""
+    """Return True if every input of the model is text."""
     dtypes = [inner.get("dtype") for _, inner in input_layers(config)]
     return bool(dtypes) and all(dtype == "string" for dtype in dtypes)
 
 
 def input_layers(config: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The configurations of the model's own inputs, not of those of the models inside it, each with the key that its
-    shape is under."""
+    """Yield the configuration of each input, with the key that its shape is under. Inputs of nested models are left
+    out."""
     own = config.get("config") if isinstance(config, dict) else None
     layers = own.get("layers") if isinstance(own, dict) else None
     for layer in layers if isinstance(layers, list) else []:
