@@ -176,7 +176,7 @@ def _tell(error: OomtuneError, exit_code: int) -> None:
     for line in error.hint.splitlines():
         print(f"  {line}", file=sys.stderr)
     if "--json" in _words():
-        from oomtune.report.document import error_document
+        from oomtune.report.json_document import error_document
 
         with contextlib.suppress(OSError):  # stdout may be what failed
             print(json.dumps(error_document(_command(), exit_code, error)), flush=True)

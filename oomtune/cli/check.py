@@ -109,9 +109,9 @@ def command(
         )
         with options.screen(quiet=quiet, verbose=verbose, no_color=no_color) as observer:
             result = run_check(file, wanted, observer)
-    from oomtune.report.pipelines import told_of
+    from oomtune.report.check import check_report
 
-    _annotate(files.write(told_of(result)))
+    _annotate(files.write(check_report(result)))
     return _tell(result, as_json=as_json, no_color=no_color)
 
 
@@ -121,10 +121,10 @@ def _errors_told(file: Path, files: CheckFiles) -> Iterator[None]:
     try:
         yield
     except OomtuneError as error:
-        from oomtune.report.pipelines import told_of_error
+        from oomtune.report.check import failed_check_report
 
         with contextlib.suppress(OutputNotWritable):  # the first error is the one to tell
-            _annotate(files.write(told_of_error(str(file), error)))
+            _annotate(files.write(failed_check_report(str(file), error)))
         raise
 
 
@@ -135,8 +135,8 @@ def _annotate(annotation: str | None) -> None:
 
 def _tell(result: CheckResult, *, as_json: bool, no_color: bool) -> int:
     """The verdict on stdout, what went wrong on stderr, and the exit code."""
-    from oomtune.report.check import check_document, rows
-    from oomtune.report.check_words import what_was_edited, words
+    from oomtune.report.check import check_message, check_rows, edit_notice
+    from oomtune.report.json_document import check_document
 
     if result.problem is not None and result.exit_code:
         print(result.problem.traceback, end="", file=sys.stderr)
@@ -152,13 +152,13 @@ def _tell(result: CheckResult, *, as_json: bool, no_color: bool) -> int:
     table = Table(box=None, show_header=False, padding=(0, 1))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for name, value in rows(result):
+    for name, value in check_rows(result):
         table.add_row(name, Text(value))
-    said = words(result)
+    said = check_message(result)
     console.print(Text(said.sentence, style="bold green" if result.exit_code == 0 else "bold red"))
     console.print(table)
     if result.spec_diff:
-        console.print(Text("\n".join([what_was_edited(result), *result.spec_diff, ""])))
+        console.print(Text("\n".join([edit_notice(result), *result.spec_diff, ""])))
     if said.hint:
         console.print(Text(f"next: {said.hint}"))
     return result.exit_code

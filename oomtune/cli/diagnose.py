@@ -46,7 +46,7 @@ def command(
 
     read = diagnose_stream(_stdin(), "stdin") if log == "-" else diagnose_file(log)
     if as_json:
-        from oomtune.report.diagnosis import diagnosis_document
+        from oomtune.report.json_document import diagnosis_document
 
         print(json.dumps(diagnosis_document(read.diagnosis, read.remedies, read.exit_code)))
     else:
@@ -64,15 +64,15 @@ def _show(found: Diagnosis, advice: Iterable[Remedy], *, verbose: bool, no_color
     from rich.table import Table
     from rich.text import Text
 
-    from oomtune.report.diagnosis import fact_rows, sentence
+    from oomtune.report.terminal import diagnosis_rows, diagnosis_sentence
 
     console = options.console_for("stdout", no_color=no_color)
-    console.print(Text(sentence(found), style="bold red" if found.is_memory else "bold"))
+    console.print(Text(diagnosis_sentence(found), style="bold red" if found.is_memory else "bold"))
     if found.line:
         table = Table(box=None, show_header=False, padding=(0, 1))
         table.add_column(style="dim", no_wrap=True)
         table.add_column()
-        for name, value in fact_rows(found, whole=verbose):
+        for name, value in diagnosis_rows(found, with_unknown=verbose):
             table.add_row(name, Text(value))
         console.print()
         console.print(table)

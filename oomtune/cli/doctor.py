@@ -49,7 +49,7 @@ def command(
     with contextlib.nullcontext() if quiet else console.status("asking TensorFlow what it sees"):
         checkup = examine_machine(request, verbose=verbose)
     if as_json:
-        from oomtune.report.document import json_document
+        from oomtune.report.json_document import json_document
 
         facts = [{"name": name, "value": value} for name, value in checkup.facts]
         verdict = "ready" if checkup.can_probe else "not_ready"

@@ -65,11 +65,11 @@ def command(
     with _screen(quiet=quiet, verbose=verbose, no_color=no_color) as observer:
         explanation = run_explain(spec, wanted, observer)
     if as_json:
-        from oomtune.report.explanation_document import explanation_document
+        from oomtune.report.json_document import explanation_document
 
         print(json.dumps(explanation_document(explanation)))
     else:
-        from oomtune.report.explanation_terminal import print_explanation
+        from oomtune.report.terminal import print_explanation
 
         print_explanation(options.console_for("stdout", no_color=no_color), explanation)
     return 0

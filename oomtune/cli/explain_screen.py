@@ -10,7 +10,7 @@ from rich.text import Text
 
 from oomtune.cli.screen import headline
 from oomtune.domain import Budget, Device, Kind, Outcome, ProbeSpec, Trial, TrialRecord
-from oomtune.report.endings import ending_of
+from oomtune.report.trial_rows import ending_of
 from oomtune.units import format_bytes, format_seconds
 
 

@@ -58,7 +58,7 @@ def command(
     if verbose:
         print(starter.text, end="", file=sys.stderr)
     if as_json:
-        from oomtune.report.document import json_document
+        from oomtune.report.json_document import json_document
 
         print(json.dumps(json_document("init", 0, "written", {"spec_path": str(spec), "source": source})))
     elif not quiet:

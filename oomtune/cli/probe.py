@@ -106,7 +106,7 @@ def _tell(result: ProbeResult, *, as_json: bool, no_color: bool) -> int:
         for line in result.problem.hint.splitlines():
             print(f"  {line}", file=sys.stderr)
     if as_json:
-        from oomtune.report.document import probe_document
+        from oomtune.report.json_document import probe_document
 
         print(json.dumps(probe_document(result)))
     elif result.best is not None and exit_code in (0, 7):

@@ -106,7 +106,7 @@ def _refuse(named: list[str], *, listed: bool, compare: bool, clean: bool) -> No
 
 def _drawn(word: str, files: list[Path], tensorboard: Path | None, *, force: bool, as_json: bool) -> ProbeResult:
     from oomtune.commands.report import find_probe, probe_files
-    from oomtune.report.document import report_document
+    from oomtune.report.json_document import report_document
 
     outputs = probe_files(files, tensorboard)
     outputs.check(force=force)
@@ -120,8 +120,8 @@ def _drawn(word: str, files: list[Path], tensorboard: Path | None, *, force: boo
 def _print(result: ProbeResult, *, quiet: bool, verbose: bool, no_color: bool) -> None:
     from rich.text import Text
 
+    from oomtune.report.answer import verdict_words
     from oomtune.report.terminal import print_answer, trial_table
-    from oomtune.report.verdict import verdict_words
 
     console = options.console_for("stdout", no_color=no_color)
     verdict = verdict_words(result)
@@ -187,8 +187,8 @@ def _clean(named: list[str], older_than: str, *, as_json: bool, quiet: bool) -> 
 
 
 def _compare(first: str, second: str, *, as_json: bool, no_color: bool) -> None:
+    from oomtune.commands.comparison import headings
     from oomtune.commands.report import compare_probes
-    from oomtune.report.comparing import headings
 
     comparison = compare_probes(first, second, Path.cwd())
     before, after = comparison.before.result, comparison.after.result
@@ -214,12 +214,12 @@ def _compare(first: str, second: str, *, as_json: bool, no_color: bool) -> None:
     section = ""
     for change in comparison.differences:
         heading = change.section if change.section != section else ""
-        table.add_row(*map(Text, (heading, change.what, *change.words, change.by)))
+        table.add_row(*map(Text, (heading, change.what, *change.words, change.change)))
         section = change.section
     console.print(table)
 
 
 def _document(verdict: str, **entries: Any) -> str:
-    from oomtune.report.document import json_document
+    from oomtune.report.json_document import json_document
 
     return json.dumps(json_document("report", 0, verdict, entries))

@@ -52,7 +52,7 @@ def command(
 
     validate_specs(specs, show_valid)
     if as_json:
-        from oomtune.report.document import json_document
+        from oomtune.report.json_document import json_document
 
         print(json.dumps(json_document("schema", 0, "valid", {"specs": [str(path) for path in specs]})))
     return 0

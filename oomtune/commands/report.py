@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from oomtune.commands.comparison import Difference, differences, spec_differences
 from oomtune.commands.probe import FinishedProbe, answer_text
 from oomtune.domain import Budget, Explanation, TrialError, Verdict
 from oomtune.errors import EnvironmentProblem, OutputNotWritable, UsageProblem
-from oomtune.report import marks
-from oomtune.report.comparing import Difference, differences, spec_differences
-from oomtune.report.pipelines import Told, annotation, code_quality, is_code_quality, junit, markdown
-from oomtune.report.table import COLUMNS
+from oomtune.report import COMMENT_MARK, PAGE_MARK
+from oomtune.report.check import CheckReport
+from oomtune.report.csv import HEADER_MARK
+from oomtune.report.junit import check_junit
+from oomtune.report.markdown import check_markdown
+from oomtune.report.pipelines import github_annotation, gitlab_code_quality, is_our_code_quality
 from oomtune.search import best_fit
 from oomtune.session import result_of
 from oomtune.spec.files import is_there
@@ -184,40 +187,40 @@ class Rendering:
 
 
 def _html(finished: FinishedProbe) -> str:
-    from oomtune.report.html import html_page
+    from oomtune.report.html import probe_page
 
-    return html_page(finished.result, tuned_text=finished.tuned_text, explanation=explanation_of(finished))
+    return probe_page(finished.result, tuned_text=finished.tuned_text, explanation=explanation_of(finished))
 
 
 def _markdown(finished: FinishedProbe) -> str:
-    from oomtune.report.markdown import markdown_page
+    from oomtune.report.markdown import probe_markdown
 
-    return markdown_page(finished.result, tuned_text=finished.tuned_text)
+    return probe_markdown(finished.result, tuned_text=finished.tuned_text)
 
 
 def _junit(finished: FinishedProbe) -> str:
-    from oomtune.report.junit import junit_page
+    from oomtune.report.junit import probe_junit
 
-    return junit_page(finished.result)
+    return probe_junit(finished.result)
 
 
 def _csv(finished: FinishedProbe) -> str:
-    from oomtune.report.table import csv_page
+    from oomtune.report.csv import probe_csv
 
-    return csv_page(finished.result)
+    return probe_csv(finished.result)
 
 
 def _json(finished: FinishedProbe) -> str:
-    from oomtune.report.document import report_document
+    from oomtune.report.json_document import report_document
 
     return json.dumps(report_document(finished.result), indent=1) + "\n"
 
 
 RENDERINGS = {
-    ".html": Rendering(flag="--report", mark=f'content="{marks.GENERATOR}'.encode(), render=_html),
-    ".md": Rendering(flag="--summary", mark=marks.COMMENT.encode(), render=_markdown),
-    ".xml": Rendering(flag="--junit", mark=marks.COMMENT.encode(), render=_junit),
-    ".csv": Rendering(flag="--csv", mark=",".join(COLUMNS[:5]).encode(), render=_csv),
+    ".html": Rendering(flag="--report", mark=f'content="{PAGE_MARK}'.encode(), render=_html),
+    ".md": Rendering(flag="--summary", mark=COMMENT_MARK.encode(), render=_markdown),
+    ".xml": Rendering(flag="--junit", mark=COMMENT_MARK.encode(), render=_junit),
+    ".csv": Rendering(flag="--csv", mark=HEADER_MARK.encode(), render=_csv),
     ".json": Rendering(flag="-o", mark=b'"oomtune": "', render=_json),
 }
 
@@ -304,27 +307,27 @@ class CheckFiles:
                 is_ours = RENDERINGS[".xml"].is_ours if flag == "--junit" else _is_our_code_quality
                 check_writable(path, flag=flag, force=force, is_ours=is_ours)
 
-    def write(self, told: Told) -> str | None:
+    def write(self, report: CheckReport) -> str | None:
         """Write the files; on GitHub Actions return the annotation that marks the checked line."""
         if self.junit is not None:
-            write_whole(self.junit, junit(told), hint=_CHECK_HINT)
+            write_whole(self.junit, check_junit(report), hint=_CHECK_HINT)
         if self.summary is not None:
-            append(self.summary, markdown(told), hint=_CHECK_HINT)
+            append(self.summary, check_markdown(report), hint=_CHECK_HINT)
         if self.code_quality is not None:
-            text = code_quality(_relative_to_checkout(told, "CI_PROJECT_DIR"))
+            text = gitlab_code_quality(_relative_to_checkout(report, "CI_PROJECT_DIR"))
             write_whole(self.code_quality, text, hint=_CHECK_HINT)
         on_github = os.environ.get("GITHUB_ACTIONS") == "true"
-        return annotation(_relative_to_checkout(told, "GITHUB_WORKSPACE")) if on_github else None
+        return github_annotation(_relative_to_checkout(report, "GITHUB_WORKSPACE")) if on_github else None
 
 
-def _relative_to_checkout(told: Told, variable: str) -> Told:
+def _relative_to_checkout(report: CheckReport, variable: str) -> CheckReport:
     """Make the path relative to the root of the checkout, as the CI service knows the file, if it lies in it."""
     root = os.environ.get(variable)
-    path = Path(told.path).resolve()
+    path = Path(report.path).resolve()
     if not root or not path.is_relative_to(Path(root).resolve()):
-        return told
-    return dataclasses.replace(told, path=path.relative_to(Path(root).resolve()).as_posix())
+        return report
+    return dataclasses.replace(report, path=path.relative_to(Path(root).resolve()).as_posix())
 
 
 def _is_our_code_quality(path: Path) -> bool:
-    return is_code_quality(path.read_text(encoding="utf-8", errors="replace"))
+    return is_our_code_quality(path.read_text(encoding="utf-8", errors="replace"))

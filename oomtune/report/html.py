@@ -1,4 +1,4 @@
-"""A probe as one HTML file that opens offline: everything it needs is inside, and it may not ask the network."""
+"""A probe as one HTML file that works offline: everything is inside it, and its policy allows no network access."""
 
 from __future__ import annotations
 
@@ -14,15 +14,30 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from oomtune import __version__
 from oomtune.domain import Explanation, ProbeResult, RematMode, runs_of
-from oomtune.report import explanation as explained
-from oomtune.report.endings import Ending, ending_of
+from oomtune.report import PAGE_MARK
+from oomtune.report.answer import (
+    answer_rows,
+    edge_text,
+    finding_rows,
+    lane_lines,
+    lane_rows,
+    length_rows,
+    paste_lines,
+    verdict_words,
+)
+from oomtune.report.explanation import (
+    anatomy_notes,
+    before_row,
+    explanation_title,
+    growth_sentences,
+    layer_rows,
+    part_rows,
+    peak_sentence,
+    remedy_notes,
+    remedy_rows,
+)
 from oomtune.report.figures import Figure, figures, memory_unit
-from oomtune.report.findings import finding_rows
-from oomtune.report.lanes import edge_words, lane_entries
-from oomtune.report.marks import GENERATOR
-from oomtune.report.model import answer_rows, length_rows, paste_lines
-from oomtune.report.trial_entries import TrialEntry, trial_entries
-from oomtune.report.verdict import verdict_words
+from oomtune.report.trial_rows import Ending, ending_of, trial_rows
 from oomtune.units import format_bytes, format_ms
 
 _TITLES = {
@@ -31,78 +46,68 @@ _TITLES = {
     "trials": "Memory of each trial",
     "step": "Step time",
     "throughput": "Throughput",
-    "lengths": "How long samples are",
+    "lengths": "Sample lengths",
 }
 
 
-def html_page(result: ProbeResult, *, tuned_text: str = "", explanation: Explanation | None = None) -> str:
-    """The whole page. `tuned_text` is the tuned config as it was written."""
-    drawn = figures(result)
-    explained_parts = None if explanation is None else _explanation(explanation)
+def probe_page(result: ProbeResult, *, tuned_text: str = "", explanation: Explanation | None = None) -> str:
+    """Return the whole page. `tuned_text` is the tuned config as the probe wrote it."""
+    lines = lane_lines(result)
+    drawn = figures(result, lines)
+    hero = _hero(result)
+    endings = {ending_of(run) for run in runs_of(result.records)}
+    parts = None if explanation is None else _explanation(explanation)
+    plots = drawn if parts is None else {**drawn, "parts": parts["figure"]}
+    script, library = _asset("report.js"), _plotly()
     return (
         _environment()
         .get_template("report.html.j2")
         .render(
-            **_embedded(_data(result, drawn, explained_parts)),
-            **_shown(result),
+            version=__version__,
+            generator=PAGE_MARK,
+            policy=_policy(script, library),
+            style=_asset("report.css"),
+            script=script,
+            library=library,
+            data=_inside_script(_plot_data(result, plots)),
+            result=result,
+            verdict=verdict_words(result),
+            hero=hero,
+            gauge=_gauge(result),
+            rows=[row for row in answer_rows(result) if row not in hero],
+            lanes=lane_rows(result, lines),
+            findings=finding_rows(result),
+            endings=[ending for ending in Ending if ending in endings],
+            table=_trial_table(result),
+            lengths=length_rows(result),
+            environment=_environment_rows(result),
+            paste="\n".join(paste_lines(result)),
             titles=_TITLES,
             summaries={name: figure["summary"] for name, figure in drawn.items()},
-            lane_counts={name: len(figure["lanes"]) if _leaves_out(figure) else 0 for name, figure in drawn.items()},
+            lane_counts={name: _hideable_lanes(figure) for name, figure in drawn.items()},
             tuned_text=tuned_text,
-            explanation=explained_parts,
+            explanation=parts,
         )
     )
 
 
-def _leaves_out(figure: Figure) -> bool:
-    """Are there lanes that are only drawn when they are asked for?"""
-    return any(not lane["shown"] for lane in figure.get("lanes", ()))
+def _hideable_lanes(figure: Figure) -> int:
+    """Return how many lanes a figure has if it leaves some out at first, and 0 otherwise."""
+    lanes = figure.get("lanes", ())
+    return 0 if all(lane["shown"] for lane in lanes) else len(lanes)
 
 
-def _embedded(data: dict[str, Any]) -> dict[str, str]:
-    """What makes the page stand alone: style, scripts, their data, and the policy that lets nothing else in."""
-    script, library = _asset("report.js"), _plotly()
-    return {
-        "version": __version__,
-        "generator": GENERATOR,
-        "policy": _policy(script, library),
-        "style": _asset("report.css"),
-        "script": script,
-        "library": library,
-        "data": _inside_script(data),
-    }
-
-
-def _data(result: ProbeResult, drawn: dict[str, Figure], explained_parts: dict[str, Any] | None) -> dict[str, Any]:
-    """What the plots are drawn from."""
-    plots = drawn if explained_parts is None else {**drawn, "parts": explained_parts["figure"]}
+def _plot_data(result: ProbeResult, plots: dict[str, Figure]) -> dict[str, Any]:
+    """Return what the page's script draws from."""
+    unit, unit_bytes = memory_unit(result)
     return {
         "limit_bytes": result.budget.limit_bytes,
         "budget_bytes": result.budget.budget_bytes,
-        "unit": dict(zip(("name", "bytes"), memory_unit(result), strict=True)),
+        "unit": {"name": unit, "bytes": unit_bytes},
         "endings": {ending.key: ending.sign for ending in Ending},
         "figures": {
             name: {key: value for key, value in plot.items() if key != "summary"} for name, plot in plots.items()
         },
-    }
-
-
-def _shown(result: ProbeResult) -> dict[str, Any]:
-    """What the page says of the probe in words and tables."""
-    hero = _hero(result)
-    return {
-        "result": result,
-        "verdict": verdict_words(result),
-        "hero": hero,
-        "gauge": _gauge(result),
-        "rows": [row for row in answer_rows(result) if row not in hero],
-        "lanes": lane_entries(result),
-        "findings": finding_rows(result),
-        "endings": [ending for ending in Ending if any(ending_of(run) is ending for run in runs_of(result.records))],
-        "table": _table(result),
-        "lengths": length_rows(result),
-        "environment": _environment_rows(result),
-        "paste": "\n".join(paste_lines(result)),
     }
 
 
@@ -114,7 +119,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"bytes": format_bytes, "ms": format_ms, "share": _share, "edge": edge_words}
+    environment.filters |= {"bytes": format_bytes, "ms": format_ms, "share": _share, "edge": edge_text}
     return environment
 
 
@@ -129,19 +134,19 @@ def _asset(name: str) -> str:
 
 @cache
 def _plotly() -> str:
-    """plotly.js out of the Python package, which need not be imported for it."""
+    """Read plotly.js from the Python package without importing the package."""
     path = importlib.metadata.distribution("plotly").locate_file("plotly/package_data/plotly.min.js")
-    with open(str(path), encoding="utf-8") as file:  # noqa: PTH123 - what locate_file gives is not always a Path
-        return _closed_once(file.read())
+    with open(str(path), encoding="utf-8") as file:  # noqa: PTH123 - locate_file does not always return a Path
+        return _without_end_tags(file.read())
 
 
-def _closed_once(script: str) -> str:
-    """A script that holds no end tag, nor what would hide the real one."""
+def _without_end_tags(script: str) -> str:
+    """Escape what would end the script element early, or hide its real end tag."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def _policy(*scripts: str) -> str:
-    """Nothing from the network, and no script but these."""
+    """Return a content security policy that allows nothing from the network and no scripts but these."""
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
     hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
@@ -151,13 +156,13 @@ def _policy(*scripts: str) -> str:
 
 
 def _inside_script(data: Any) -> str:
-    """JSON that no text in it can break out of."""
+    """Return JSON that can't break out of a script element."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _hero(result: ProbeResult) -> list[tuple[str, str]]:
-    """The answer in as few words as it has, each as it stands among the rows."""
+    """Return the settings to show large, each as it stands among the answer rows."""
     if result.best is None:
         return []
     candidate = result.best.candidate
@@ -173,7 +178,7 @@ def _hero(result: ProbeResult) -> list[tuple[str, str]]:
 
 
 def _gauge(result: ProbeResult) -> dict[str, float] | None:
-    """How full the limit is, in percent, and where the headroom begins."""
+    """Return how full the limit is and where the headroom begins, in percent."""
     if result.best is None:
         return None
     limit = result.budget.limit_bytes
@@ -183,12 +188,12 @@ def _gauge(result: ProbeResult) -> dict[str, float] | None:
     }
 
 
-def _table(result: ProbeResult) -> dict[str, Any]:
-    """The trials, and which columns they need."""
-    entries: list[TrialEntry] = trial_entries(result)
-    lanes = {entry.run.candidate.lane for entry in entries}
+def _trial_table(result: ProbeResult) -> dict[str, Any]:
+    """Return the trials and which columns they need."""
+    rows = trial_rows(result)
+    lanes = {row.run.candidate.lane for row in rows}
     return {
-        "entries": entries,
+        "rows": rows,
         "lengths": any(lane.sequence_length is not None for lane in lanes),
         "remats": any(lane.remat is not RematMode.NONE for lane in lanes),
         "optimizers": any(lane.optimizer is not None for lane in lanes),
@@ -214,29 +219,24 @@ def _environment_rows(result: ProbeResult) -> list[tuple[str, str]]:
 
 
 def _explanation(explanation: Explanation) -> dict[str, Any]:
-    parts = explained.part_rows(explanation)
-    sizes = sorted(explanation.anatomy.parts, key=lambda part: -part.size_bytes) if explanation.anatomy else []
+    parts = part_rows(explanation)
     return {
-        "headline": explained.headline(explanation),
-        "peak": explained.peak_sentence(explanation),
+        "title": explanation_title(explanation),
+        "peak": peak_sentence(explanation),
         "parts": parts,
-        "layers": explained.layer_rows(explanation),
-        "notes": [
-            *explanation.notices,
-            *explained.anatomy_notes(explanation),
-            *explained.growth_sentences(explanation),
-        ],
-        "remedies": [explained.before_row(explanation), *explained.remedy_rows(explanation)],
-        "remedy_notes": explained.remedy_notes(explanation),
+        "layers": layer_rows(explanation),
+        "notes": [*explanation.notices, *anatomy_notes(explanation), *growth_sentences(explanation)],
+        "remedies": [before_row(explanation), *remedy_rows(explanation)],
+        "remedy_notes": remedy_notes(explanation),
         "figure": {
             "bars": [
                 {
-                    "name": row.name,
+                    "name": part.name,
                     "peak_bytes": part.size_bytes,
-                    "text": [row.name, f"{row.size}, {row.share:.0%}", row.how],
+                    "text": [part.name, f"{part.size}, {part.share:.0%}", part.origin],
                 }
-                for row, part in zip(parts, sizes, strict=True)
+                for part in parts
             ],
-            "summary": f"What memory holds at the peak: {'; '.join(f'{row.name} {row.size}' for row in parts)}.",
+            "summary": f"What memory holds at the peak: {'; '.join(f'{part.name} {part.size}' for part in parts)}.",
         },
     }

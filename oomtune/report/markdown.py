@@ -1,22 +1,47 @@
-"""A probe as Markdown, for a job's summary or a pull request."""
+"""A probe or a check as Markdown, for a job's summary or a pull request."""
 
 from __future__ import annotations
 
+import re
+
 from oomtune.domain import ProbeResult
-from oomtune.report.escape import markdown_block, markdown_text
-from oomtune.report.findings import finding_rows
-from oomtune.report.lanes import edge_words, lane_entries
-from oomtune.report.marks import COMMENT
-from oomtune.report.model import answer_rows, length_rows
-from oomtune.report.trial_entries import TrialEntry, trial_entries
-from oomtune.report.verdict import verdict_words
+from oomtune.report import COMMENT_MARK
+from oomtune.report.answer import (
+    answer_rows,
+    edge_text,
+    finding_rows,
+    lane_lines,
+    lane_rows,
+    length_rows,
+    verdict_words,
+)
+from oomtune.report.check import CheckReport
+from oomtune.report.junit import xml_text
+from oomtune.report.trial_rows import TrialRow, trial_rows
 from oomtune.units import format_bytes, format_count, format_ms
 
+_SPECIAL_CHARACTERS = "\\`*_[]|#~"
 
-def markdown_page(result: ProbeResult, *, tuned_text: str = "") -> str:
+
+def markdown_text(text: str) -> str:
+    """Escape text for one line of Markdown, and for the HTML that Markdown may hold."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for character in _SPECIAL_CHARACTERS:
+        escaped = escaped.replace(character, f"\\{character}")
+    return " ".join(xml_text(escaped).split())
+
+
+def markdown_block(text: str, language: str = "") -> list[str]:
+    """Return a code block with a fence that no line of the text can close."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}{language}", *xml_text(text).rstrip("\n").split("\n"), fence]
+
+
+def probe_markdown(result: ProbeResult, *, tuned_text: str = "") -> str:
     verdict = verdict_words(result)
     lines = [
-        COMMENT,
+        COMMENT_MARK,
         f"## {verdict.sign} oomtune: {markdown_text(result.spec.name)}",
         "",
         markdown_text(verdict.sentence),
@@ -27,19 +52,41 @@ def markdown_page(result: ProbeResult, *, tuned_text: str = "") -> str:
         lines += ["", "What to do:", "", *(f"- {markdown_text(line)}" for line in result.problem.hint.splitlines())]
     if result.problem is not None and result.problem.traceback:
         lines += ["", *markdown_block(result.problem.traceback, "text")]
-    if found := finding_rows(result):
+    if findings := finding_rows(result):
         lines += ["", "What will matter in longer training:", ""]
-        lines += [f"- {markdown_text(' '.join(filter(None, (row.message, row.where, row.hint))))}" for row in found]
-    lines += _frontier(result) + _lengths(result) + _trials(result)
+        lines += [f"- {markdown_text(' '.join(filter(None, (row.message, row.where, row.hint))))}" for row in findings]
+    lines += _lanes(result) + _lengths(result) + _trials(result)
     if tuned_text:
         lines += ["", "<details><summary>The tuned config</summary>", "", *markdown_block(tuned_text, "yaml")]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
 
 
+def check_markdown(report: CheckReport) -> str:
+    """Return a section for a job's summary."""
+    lines = [
+        f"### {'❌' if report.problem_kind else '✅'} oomtune: {markdown_text(report.name)}",
+        "",
+        markdown_text(report.sentence),
+    ]
+    if report.rows:
+        lines += _table(
+            ("", "-"), ("", "-"), rows=[(markdown_text(name), markdown_text(value)) for name, value in report.rows]
+        )
+    if report.spec_diff:
+        lines += ["", report.edit_notice, "", *markdown_block("\n".join(report.spec_diff), "diff")]
+    if report.problem:
+        lines += ["", markdown_text(report.problem)]
+    if report.traceback:
+        lines += ["", *markdown_block(report.traceback, "text")]
+    if report.hint:
+        lines += ["", f"Next: {markdown_text(report.hint)}"]
+    return "\n".join(lines) + "\n"
+
+
 def _table(*columns: tuple[str, str], rows: list[tuple[str, ...]]) -> list[str]:
-    """A table after an empty line; a column is its heading, and `:` where numbers stand."""
-    rule = "|".join("--:" if kind == ":" else "---" for _, kind in columns)
+    """Return an empty line and a table. A column is a heading and its alignment, `:` for numbers."""
+    rule = "|".join("--:" if alignment == ":" else "---" for _, alignment in columns)
     return [
         "",
         f"| {' | '.join(name for name, _ in columns)} |",
@@ -48,17 +95,17 @@ def _table(*columns: tuple[str, str], rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _frontier(result: ProbeResult) -> list[str]:
+def _lanes(result: ProbeResult) -> list[str]:
     rows: list[tuple[str, ...]] = [
         (
-            markdown_text(str(entry.lane)),
-            str(entry.batch_size),
-            "known" if entry.edge_known else "may be larger",
-            "" if entry.fitted_edge is None else edge_words(entry.fitted_edge),
+            markdown_text(str(row.lane)),
+            str(row.batch_size),
+            "known" if row.edge_known else "may be larger",
+            "" if row.line_edge is None else edge_text(row.line_edge),
         )
-        for entry in lane_entries(result)
+        for row in lane_rows(result, lane_lines(result))
     ]
-    columns = (("lane", "-"), ("largest batch", ":"), ("edge", "-"), ("budget met at, by the fit", ":"))
+    columns = (("lane", "-"), ("largest batch", ":"), ("edge", "-"), ("fit meets the budget at", ":"))
     return ["", "### The largest batch of each lane", *_table(*columns, rows=rows)] if rows else []
 
 
@@ -71,14 +118,13 @@ def _lengths(result: ProbeResult) -> list[str]:
 
 
 def _trials(result: ProbeResult) -> list[str]:
-    entries = trial_entries(result)
-    if not entries:
+    rows = [_trial(row) for row in trial_rows(result)]
+    if not rows:
         return []
     columns = (
         ("#", ":"), ("purpose", "-"), ("batch size", ":"), ("lane", "-"), ("ended", "-"), ("peak", ":"),
         ("of the limit", ":"), ("step", ":"), ("samples/s", ":"), ("took", ":"),
     )  # fmt: skip
-    rows = [_trial(entry, result) for entry in entries]
     return [
         "",
         f"<details><summary>{format_count(len(rows), 'trial')}</summary>",
@@ -88,18 +134,17 @@ def _trials(result: ProbeResult) -> list[str]:
     ]
 
 
-def _trial(entry: TrialEntry, result: ProbeResult) -> tuple[str, ...]:
-    run = entry.run
-    peak, step_ms, speed = run.peak_bytes, run.step_ms, run.samples_per_second
+def _trial(row: TrialRow) -> tuple[str, ...]:
+    run = row.run
     return (
-        str(run.trial_number),
-        str(run.purpose),
-        entry.batch,
+        str(row.number),
+        row.purpose,
+        row.batch,
         markdown_text(str(run.candidate.lane)),
-        f"{entry.ending.sign} {markdown_text(entry.ended)}",
-        "" if peak is None else format_bytes(peak),
-        "" if peak is None else f"{peak / result.budget.limit_bytes:.0%}",
-        "" if step_ms is None else format_ms(step_ms),
-        "" if speed is None else f"{speed:,.0f}",
-        f"{entry.duration_s:.1f} s",
+        f"{row.ending.sign} {markdown_text(row.ended)}",
+        "" if run.peak_bytes is None else format_bytes(run.peak_bytes),
+        "" if row.share is None else f"{row.share:.0%}",
+        "" if run.step_ms is None else format_ms(run.step_ms),
+        "" if run.samples_per_second is None else f"{run.samples_per_second:,.0f}",
+        f"{row.duration_s:.1f} s",
     )

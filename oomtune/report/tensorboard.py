@@ -1,6 +1,6 @@
-"""A probe as TensorBoard HParams: a session for each size that was run.
+"""A probe as TensorBoard HParams: a session for each size that ran.
 
-Event files are written with TensorBoard's own messages and record writer, which need no TensorFlow.
+TensorBoard's own messages and record writer write the event files; they need no TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from oomtune.domain import ProbeResult, Run, runs_of
 
-METRICS = ("peak_bytes", "step_ms", "samples_per_second")
+_METRICS = ("peak_bytes", "step_ms", "samples_per_second")
 _TEXTS = ("precision", "remat", "optimizer", "purpose", "outcome")
 _NUMBERS = ("batch_size", "sequence_length", "trial")
 
 
 def write_events(result: ProbeResult, logdir: Path) -> Path:
-    """Write a folder for the probe into `logdir`; one that this very probe wrote before is written over."""
+    """Write a folder for the probe into `logdir`, replacing the folder that the same probe wrote before."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", result.spec.name)[:60].strip(".-") or "probe"
-    ended = _seconds(result.probed_at)
-    folder = logdir / f"{name}-{ended:.0f}"
-    _write(folder, ended, [_hparams_value("experiment", experiment=_experiment(result, ended))])
+    ended_s = _unix_seconds(result.probed_at)
+    folder = logdir / f"{name}-{ended_s:.0f}"
+    _write(folder, ended_s, [_hparams_value("experiment", experiment=_experiment(result, ended_s))])
     for run in runs_of(result.records):
         session = folder / f"trial-{run.trial_number:03d}-batch-{run.candidate.batch_size}"
         status = api_pb2.STATUS_SUCCESS if run.fits else api_pb2.STATUS_FAILURE
-        start = plugin_data_pb2.SessionStartInfo(start_time_secs=ended, group_name=f"{folder.name}/{session.name}")
-        for key, value in hparams(run).items():
+        start = plugin_data_pb2.SessionStartInfo(start_time_secs=ended_s, group_name=f"{folder.name}/{session.name}")
+        for key, value in _hparams(run).items():
             if isinstance(value, str):
                 start.hparams[key].string_value = value
             else:
                 start.hparams[key].number_value = value
-        end = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=ended + (run.duration_s or 0.0))
+        end = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=ended_s + (run.duration_s or 0.0))
         values = [
             _hparams_value("session_start_info", session_start_info=start),
-            *(_scalar(metric, value) for metric in METRICS if (value := getattr(run, metric)) is not None),
+            *(_scalar(metric, value) for metric in _METRICS if (value := getattr(run, metric)) is not None),
             _hparams_value("session_end_info", session_end_info=end),
         ]
-        _write(session, ended, values)
+        _write(session, ended_s, values)
     return folder
 
 
-def hparams(run: Run) -> dict[str, str | float]:
-    """What was tried. A key is left out where it says nothing."""
+def _hparams(run: Run) -> dict[str, str | float]:
+    """Return what the run tried, without the keys that have no value."""
     candidate = run.candidate
-    found: dict[str, str | float | None] = {
+    values: dict[str, str | float | None] = {
         "batch_size": candidate.batch_size,
         "sequence_length": candidate.sequence_length,
         "precision": candidate.precision,
@@ -59,25 +59,25 @@ def hparams(run: Run) -> dict[str, str | float]:
         "outcome": run.kind.value,
         "trial": run.trial_number,
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in values.items() if value is not None}
 
 
-def _experiment(result: ProbeResult, ended: float) -> api_pb2.Experiment:
-    # TensorBoard takes the columns of all probes in a folder from the first: each names what any of them may have.
+def _experiment(result: ProbeResult, ended_s: float) -> api_pb2.Experiment:
+    # TensorBoard takes the columns of every probe in a folder from the first one, so each lists all possible columns.
     kinds = [(name, api_pb2.DATA_TYPE_FLOAT64) for name in _NUMBERS] + [(n, api_pb2.DATA_TYPE_STRING) for n in _TEXTS]
     return api_pb2.Experiment(
         name=result.spec.name,
         description=f"limit {result.budget.limit_bytes} bytes, budget {result.budget.budget_bytes} bytes",
-        time_created_secs=ended,
+        time_created_secs=ended_s,
         hparam_infos=[api_pb2.HParamInfo(name=name, type=kind) for name, kind in kinds],
-        metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)) for tag in METRICS],
+        metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)) for tag in _METRICS],
     )
 
 
 def _hparams_value(name: str, **content: object) -> summary_pb2.Summary.Value:
     data = plugin_data_pb2.HParamsPluginData(version=0, **content).SerializeToString()
     plugin = summary_pb2.SummaryMetadata.PluginData(plugin_name="hparams", content=data)
-    # All that it says is in the metadata; a value must have a tensor all the same.
+    # The metadata holds the content, but a value must also have a tensor.
     empty = tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=0)])
     return summary_pb2.Summary.Value(
         tag=f"_hparams_/{name}",
@@ -87,7 +87,7 @@ def _hparams_value(name: str, **content: object) -> summary_pb2.Summary.Value:
 
 
 def _scalar(tag: str, value: float) -> summary_pb2.Summary.Value:
-    # As a double: a float has 24 bits, and peaks are counted in bytes.
+    # A double: a float has 24 bits, too few for peaks in bytes.
     tensor = tensor_pb2.TensorProto(
         dtype=types_pb2.DT_DOUBLE, tensor_shape=tensor_shape_pb2.TensorShapeProto(), double_val=[value]
     )
@@ -96,17 +96,17 @@ def _scalar(tag: str, value: float) -> summary_pb2.Summary.Value:
     return summary_pb2.Summary.Value(tag=tag, metadata=metadata, tensor=tensor)
 
 
-def _write(folder: Path, at: float, values: Iterable[summary_pb2.Summary.Value]) -> None:
+def _write(folder: Path, at_s: float, values: Iterable[summary_pb2.Summary.Value]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"events.out.tfevents.{at:.0f}.oomtune").open("wb") as file:
+    with (folder / f"events.out.tfevents.{at_s:.0f}.oomtune").open("wb") as file:
         writer = RecordWriter(file)
-        writer.write(event_pb2.Event(wall_time=at, file_version="brain.Event:2").SerializeToString())
+        writer.write(event_pb2.Event(wall_time=at_s, file_version="brain.Event:2").SerializeToString())
         for value in values:
-            event = event_pb2.Event(wall_time=at, step=0, summary=summary_pb2.Summary(value=[value]))
+            event = event_pb2.Event(wall_time=at_s, step=0, summary=summary_pb2.Summary(value=[value]))
             writer.write(event.SerializeToString())
 
 
-def _seconds(at: str) -> float:
+def _unix_seconds(at: str) -> float:
     if not at:
         return 0.0
     return datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()

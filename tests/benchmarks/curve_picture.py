@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 
 from oomtune.devices import resolve
 from oomtune.domain import Budget, Kind, Purpose, Search, Stage, TrialRecord
-from oomtune.report.endings import further_words
+from oomtune.report.trial_rows import trial_row
 from oomtune.spec import load_spec
 from oomtune.trials.local import ForkRunner
 from oomtune.units import MIB
@@ -82,7 +82,7 @@ def _trial(axes: Axes, record: TrialRecord, budget: Budget) -> str:
             beyond.batch_size, _mib(beyond.peak_bytes or budget.limit_bytes), color=_FAILS, marker="x", s=40, zorder=4
         )
     ended = "confirmed" if confirmed else "fits" if fits else "over the headroom" if ran else "out of memory"
-    went_on = further_words(record)
+    went_on = trial_row(record, budget).then if not outcome.points else ""
     return f"trial {number} {climb + '; ' if climb else ''}{batch} {ended}{', then ' + went_on if went_on else ''}"
 
 

@@ -12,7 +12,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 from oomtune.commands.report import from_ledger
-from oomtune.report.html import html_page
+from oomtune.report.html import probe_page
 from oomtune.storage.ledger_index import find_ledger
 from tests.browser.conftest import Page, chrome_options, needed_chromium
 
@@ -26,7 +26,7 @@ def main(word: str, target: str) -> None:
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "report.html"
-            path.write_text(html_page(finished.result, tuned_text=finished.tuned_text), encoding="utf-8")
+            path.write_text(probe_page(finished.result, tuned_text=finished.tuned_text), encoding="utf-8")
             page = Page(driver)
             page.open(path, width=_WIDTH)
             picture = Image.open(io.BytesIO(page.png(height=_HEIGHT)))

@@ -13,7 +13,7 @@ from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 
 from oomtune.domain import ProbeResult
-from oomtune.report.html import html_page
+from oomtune.report.html import probe_page
 from tests.browser.conftest import Page
 from tests.support.explanations import explanation
 from tests.support.finished import MIB, FailingDevice, finished, probe_spec
@@ -36,7 +36,7 @@ def opened(
     """The report at one width; the tests below share the page, as opening it is what takes time."""
     width, scheme = request.param
     path = tmp_path_factory.mktemp("report") / "a report & more.html"
-    path.write_text(html_page(result, tuned_text=TUNED, explanation=explanation(result)), encoding="utf-8")
+    path.write_text(probe_page(result, tuned_text=TUNED, explanation=explanation(result)), encoding="utf-8")
     page.open(path, width=width, scheme=scheme)
     page.screenshot(f"report-{width}-{scheme}")
     yield page
@@ -124,7 +124,7 @@ def test_page_and_plots_follow_when_the_screen_turns(opened: Page) -> None:
 def test_a_lane_whose_edge_is_not_known_has_a_ring_that_the_legend_names(page: Page, tmp_path: Path) -> None:
     early = finished(max_trials=3)
     path = tmp_path / "early.html"
-    path.write_text(html_page(early), encoding="utf-8")
+    path.write_text(probe_page(early), encoding="utf-8")
     page.open(path)
     names = page.run(
         "return [...document.querySelectorAll('[data-plot=frontier] .legendtext')].map(t => t.textContent)"
@@ -138,7 +138,7 @@ def test_a_lane_whose_edge_is_not_known_has_a_ring_that_the_legend_names(page: P
 
 def shown_as(page: Page, tmp_path: Path, result: ProbeResult) -> Page:
     path = tmp_path / "report.html"
-    path.write_text(html_page(result), encoding="utf-8")
+    path.write_text(probe_page(result), encoding="utf-8")
     page.open(path)
     return page
 
@@ -202,7 +202,7 @@ def test_the_legend_of_many_lanes_has_those_that_are_drawn_and_is_whole(page: Pa
     precisions = ["float32", "mixed_bfloat16", "mixed_float16"]
     spec = probe_spec(search__sequence_length=list(range(64, 513, 64)), search__precision=precisions)
     path = tmp_path / "lanes.html"
-    path.write_text(html_page(finished(spec)), encoding="utf-8")
+    path.write_text(probe_page(finished(spec)), encoding="utf-8")
     page.open(path, width=width)
     names = "return document.querySelectorAll('[data-plot=curve] .legendtext').length"
     assert page.run(names) == 4
@@ -227,7 +227,7 @@ def test_names_of_any_length_are_cut_to_what_there_is_room_for(page: Page, tmp_p
     long = "a layer's name " * 8 + "\u975e\u5e38" * 20
     space = dataclasses.replace(spec.space, sequence_lengths=None, precisions=(f"{long} 1", f"{long} 2"))
     path = tmp_path / "long.html"
-    path.write_text(html_page(finished(dataclasses.replace(spec, name=long * 3, space=space))), encoding="utf-8")
+    path.write_text(probe_page(finished(dataclasses.replace(spec, name=long * 3, space=space))), encoding="utf-8")
     page.open(path, width=width)
     assert page.run(OUTSIDE) == 0
     assert page.run("return document.documentElement.scrollWidth - innerWidth") == 0
@@ -286,7 +286,7 @@ def test_the_words_of_users_stay_text(page: Page, tmp_path: Path) -> None:
     space = dataclasses.replace(spec.space, sequence_lengths=None, precisions=(BAD_NAME,))
     spec = dataclasses.replace(spec, name=BAD_NAME, space=space)
     path = tmp_path / "bad.html"
-    path.write_text(html_page(finished(spec, device_class=FailingDevice), tuned_text=BAD_NAME), encoding="utf-8")
+    path.write_text(probe_page(finished(spec, device_class=FailingDevice), tuned_text=BAD_NAME), encoding="utf-8")
     page.open(path)
     assert page.said() == []
     for place in (".xtick", ".legendtext"):

@@ -25,9 +25,10 @@ from oomtune.domain import (
     Verdict,
 )
 from oomtune.domain.observer import SilentObserver
-from oomtune.report.document import probe_document
-from oomtune.report.model import answer_rows, paste_lines, trial_row
+from oomtune.report.answer import answer_rows, paste_lines
+from oomtune.report.json_document import probe_document
 from oomtune.report.terminal import print_answer, trial_line
+from oomtune.report.trial_rows import trial_row
 from oomtune.session import Limits, run_session
 from oomtune.trials.fake import FakeDevice
 from oomtune.trials.runner import Runner
@@ -245,7 +246,7 @@ def test_a_trial_over_the_headroom_is_not_called_out_of_memory() -> None:
     lane = SPEC.space.lanes()[0]
     outcome = device.run(Search(candidate=lane.at(170)))
     row = trial_row(TrialRecord(number=1, trial=device.ran[0], outcome=outcome), device.budget)
-    assert (row.outcome, row.fits, row.share) == ("over the headroom", False, 0.95)
+    assert (row.ended, row.run.fits, row.share) == ("over the headroom", False, 0.95)
 
 
 def test_a_climb_shows_the_sizes_that_fitted_and_the_one_that_did_not() -> None:
@@ -253,9 +254,9 @@ def test_a_climb_shows_the_sizes_that_fitted_and_the_one_that_did_not() -> None:
     climb = probe(device, device.budget).records[0]
     row = trial_row(climb, device.budget)
     last = climb.outcome.points[-1].batch_size
-    assert row.candidate == f"batch 1 to {last}, float32"
-    assert row.outcome == f"{climb.outcome.failed_batch_size}: over the headroom"
-    assert (row.fits, row.share) == (True, (100 + 5 * last) / 1_000)
+    assert row.configuration == f"batch 1 to {last}, float32"
+    assert row.ended == f"{climb.outcome.failed_batch_size}: over the headroom"
+    assert (row.run.fits, row.share) == (True, (100 + 5 * last) / 1_000)
     line = trial_line(climb, device.budget)
     assert f"batch 1 to {last}, float32: fits, {row.memory} (" in line
     assert f", then {climb.outcome.failed_batch_size}: over the headroom, " in line

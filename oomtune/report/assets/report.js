@@ -1,5 +1,5 @@
 "use strict";
-// Draws the plots from the data in the page, sorts tables and copies text. No text is ever taken for markup.
+// Draws the plots from the data in the page, sorts tables and copies text. Never treats text as markup.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const figures = data.figures;
@@ -7,23 +7,23 @@
   const COLOURS = { fits: "--fits", over_headroom: "--over", device_oom: "--oom", host_oom: "--oom", timeout: "--late", crash: "--crash" };
   const PATTERNS = { fits: "", over_headroom: "/", device_oom: "x", host_oom: "+", timeout: ".", crash: "-" };
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
-  const EDGE = "9px,3px,2px,3px,2px,3px"; // no lane's: what it is has to be seen without colour
+  const EDGE = "9px,3px,2px,3px,2px,3px"; // differs from every lane's dash, so that the edge is recognised without colour
 
   const theme = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const narrow = () => window.innerWidth < 640;
   const series = (index) => theme(`--s${index % 6}`);
-  const dash = (index) => DASHES[(index + Math.floor(index / 6)) % 6]; // never again with the same colour
+  const dash = (index) => DASHES[(index + Math.floor(index / 6)) % 6]; // no two lanes share a colour and a dash
   const showsAll = new Set();
   const visible = (plot, lane) => lane.shown || showsAll.has(plot);
   const memory = (bytes) => (bytes === null ? null : bytes / data.unit.bytes);
-  // Plotly reads a few tags and entities in texts; these are the user's words.
+  // Plotly interprets some tags and entities in texts, but these are the user's words.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const pen = document.createElement("canvas").getContext("2d");
   const long = (text) => {
     pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
     return pen.measureText(text).width;
   };
-  // Of a name that is too long the middle goes: those that begin alike end differently.
+  // Cut the middle out of a long name: names that begin alike end differently.
   function short(text, most) {
     const letters = [...text];
     const cut = (many) => `${letters.slice(0, Math.ceil(many / 2)).join("")}…${letters.slice(letters.length - Math.floor(many / 2)).join("")}`;
@@ -34,7 +34,7 @@
   }
   const hover = (dots) => dots.map((dot) => dot.text.map((line) => plain(short(line, Math.min(window.innerWidth - 80, 520)))).join("<br>"));
   const folded = (text) => (narrow() ? plain(text).replace(/(.{18,}?) /g, "$1<br>") : plain(text));
-  const whole = (sizes) => (Math.max(...sizes) <= 5 ? { dtick: 1 } : {}); // there is no batch of a half
+  const whole = (sizes) => (Math.max(...sizes) <= 5 ? { dtick: 1 } : {}); // no ticks at half a batch
 
   function layout(x, y, more = {}) {
     const axis = { gridcolor: theme("--grid"), linecolor: theme("--line"), zerolinecolor: theme("--line"), automargin: true, fixedrange: narrow() };
@@ -52,7 +52,7 @@
     };
   }
 
-  // The limit and the budget as lines right across, each with its name.
+  // The limit and the budget as labelled lines across the plot.
   function walls() {
     const across = (bytes, dash, colour) => ({
       type: "line", xref: "paper", x0: 0, x1: 1, y0: memory(bytes), y1: memory(bytes), line: { color: theme(colour), width: 1.5, dash },
@@ -84,7 +84,7 @@
     frontier() {
       const figure = figures.frontier;
       const traces = [];
-      // A line through one point is nothing to see.
+      // A line through one point would be invisible.
       const mode = (points) => (figure.has_lengths && points.length > 1 ? "lines" : "markers");
       const at = (points) => points.map((point) => (figure.has_lengths ? point.x : plain(point.x)));
       figure.series.forEach((one, index) => {
@@ -96,14 +96,14 @@
           marker: { symbol: "line-ew-open", size: 34, color: series(index), line: { width: 3 } },
         });
         traces.push({
-          type: "scatter", mode: mode(one.edge), name: "budget's edge, by the fit", legendgroup: "edge",
+          type: "scatter", mode: mode(one.edge), name: "edge by the fit", legendgroup: "edge",
           showlegend: index === 0, x: at(one.edge), y: one.edge.map((point) => point.y),
           line: { color: theme("--over"), width: 1.5, dash: EDGE }, marker: { symbol: "line-ew-open", size: 34, color: theme("--over"), line: { width: 1.5 } },
-          text: one.edge.map((point) => `${plain(short(one.name, 300))}<br>by the fit, the budget is met at batch ${point.at}`),
+          text: one.edge.map((point) => `${plain(short(one.name, 300))}<br>the fit meets the budget at batch ${point.at}`),
           hovertemplate: "%{text}<extra></extra>",
         });
       });
-      // Rings are open and last, so that they are seen around the mark of the run, in any colour.
+      // Rings come last and are open, so that they show around a run's mark of any colour.
       const open = figure.series.flatMap((one) => one.line.filter((point) => !point.known));
       if (open.length) {
         traces.push({
@@ -127,7 +127,7 @@
         const shown = { legendgroup: lane.name, visible: visible("curve", lane) };
         traces.push(dots(all, lane.name, index, { ...shown, showlegend: !lane.fit }));
         if (lane.fit) {
-          // The legend has the line: its dashes tell lanes apart where colours do not.
+          // The legend shows the line, whose dashes tell lanes apart without colour.
           traces.push({
             type: "scatter", mode: "lines", name: lane.name, ...shown, hoverinfo: "skip",
             x: [lane.fit.from[0], lane.fit.to[0]], y: [memory(lane.fit.from[1]), memory(lane.fit.to[1])],
@@ -188,7 +188,7 @@
   function speed(plot, title) {
     const traces = figures[plot].lanes.flatMap((lane, index) => {
       const shown = { legendgroup: lane.name, visible: visible(plot, lane) };
-      // Of several runs of one size the line takes the quickest: what is slower was held up by something else.
+      // The line takes the fastest of several runs of one size: something else slowed the others down.
       const quickest = new Map();
       for (const run of lane.runs) if (!(quickest.get(run.x)?.step_ms <= run.step_ms)) quickest.set(run.x, run);
       const line = [...quickest.values()];
@@ -203,7 +203,7 @@
     return [traces, layout("batch size", title, { xaxis: whole(figures[plot].lanes.flatMap((lane) => lane.runs.map((run) => run.x))) })];
   }
 
-  // The legend goes under the axis: it needs as many lines as its names take.
+  // The legend goes under the axis and takes as many lines as its names need.
   function makeRoom(place, traces, look) {
     const room = place.clientWidth - look.margin.r - 62;
     const name = (trace) => short(trace.name, room - 46);
@@ -230,13 +230,13 @@
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   window.matchMedia("(max-width: 639px)").addEventListener("change", draw);
 
-  const said = document.querySelector(".said");
+  const announcer = document.querySelector(".announcer");
   for (const button of document.querySelectorAll("button.lanes")) {
-    const [plot, asked] = [button.dataset.lanes, button.textContent];
+    const [plot, label] = [button.dataset.lanes, button.textContent];
     button.addEventListener("click", () => {
       if (!showsAll.delete(plot)) showsAll.add(plot);
-      button.textContent = showsAll.has(plot) ? "Show fewer lanes" : asked;
-      said.textContent = showsAll.has(plot) ? "all lanes are drawn" : "fewer lanes are drawn";
+      button.textContent = showsAll.has(plot) ? "Show fewer lanes" : label;
+      announcer.textContent = showsAll.has(plot) ? "showing all lanes" : "showing fewer lanes";
       draw();
     });
   }
@@ -252,21 +252,21 @@
     const number = button.dataset.kind === "number";
     const rows = [...body.rows].sort((one, other) => {
       const [a, b] = [value(one), value(other)];
-      if (a === "" || b === "") return (a === "") - (b === ""); // what is not known comes last, either way
+      if (a === "" || b === "") return (a === "") - (b === ""); // unknown values come last in either order
       const order = number ? a - b : a.localeCompare(b, undefined, { numeric: true });
       return down ? -order : order;
     });
     body.append(...rows);
     for (const other of heading.parentNode.children) other.setAttribute("aria-sort", "none");
     heading.setAttribute("aria-sort", down ? "descending" : "ascending");
-    said.textContent = `sorted by ${button.textContent.trim()}, ${down ? "descending" : "ascending"}`;
+    announcer.textContent = `sorted by ${button.textContent.trim()}, ${down ? "descending" : "ascending"}`;
   }
 
   for (const button of document.querySelectorAll("button.copy")) {
     button.addEventListener("click", async () => {
       const copied = await copy(document.getElementById(button.dataset.copy));
       button.textContent = copied ? "Copied" : "Select and copy";
-      said.textContent = button.textContent;
+      announcer.textContent = button.textContent;
       setTimeout(() => { button.textContent = "Copy"; }, 2000);
     });
   }
@@ -275,7 +275,7 @@
       await navigator.clipboard.writeText(source.textContent);
       return true;
     } catch {
-      // A page that was opened from a file may have no clipboard of the newer kind.
+      // A page opened from a file may lack the clipboard API.
       getSelection().selectAllChildren(source);
       return document.execCommand("copy");
     }

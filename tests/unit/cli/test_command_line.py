@@ -16,11 +16,10 @@ import pytest
 
 from oomtune.domain import CheckResult, Verdict
 from oomtune.errors import INTERRUPTED, UsageProblem
-from oomtune.report.check import check_document
-from oomtune.report.document import error_document, probe_document, report_document
+from oomtune.report.json_document import check_document, error_document, probe_document, report_document
+from tests.support.checks import RESULT as CHECKED
 from tests.support.cli import Cli
 from tests.support.finished import MIB, FailingDevice, finished
-from tests.unit.report.test_pipelines import RESULT as CHECKED
 
 COMMANDS = ("probe", "check", "explain", "diagnose", "report", "doctor", "init", "schema")
 SHARED = ("--json", "--quiet", "--verbose", "--no-color")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from oomtune.commands.comparison import headings
 from oomtune.commands.probe import FinishedProbe
 from oomtune.commands.report import RENDERINGS, ProbeFiles, from_ledger, probe_files
 from oomtune.errors import OutputNotWritable, UsageProblem
-from oomtune.report.comparing import headings
 from oomtune.storage.ledger_index import look
 from tests.support.cli import Cli
 from tests.support.finished import FailingDevice, about_result, finished, spec_values, write_ledger

@@ -36,9 +36,8 @@ from oomtune.domain import (
 )
 from oomtune.domain.observer import SilentObserver
 from oomtune.errors import UsageProblem
-from oomtune.report.check import check_document, rows
-from oomtune.report.check_words import words
-from oomtune.report.pipelines import told_of
+from oomtune.report.check import check_message, check_report, check_rows
+from oomtune.report.json_document import check_document
 from oomtune.spec import Document, digest_of
 from oomtune.storage.tuned import TunedConfig
 from oomtune.trials.fake import FakeDevice
@@ -133,7 +132,7 @@ def test_a_peak_within_the_tolerance_fits_though_it_is_over_the_budget() -> None
         device = Scripted({}, headroom=Budget.of(1_000, result.allowed_bytes).headroom)
         result = run_trials(result, trials_of(candidate, None), device, SilentObserver())[0]
         assert result.verdict is verdict
-        assert ("headroom" in dict(rows(result))) == (verdict is CheckVerdict.FITS)
+        assert ("headroom" in dict(check_rows(result))) == (verdict is CheckVerdict.FITS)
         said = result.problem.message if result.problem else ""
         assert ("over the 976 B that noise explains" in said) == (verdict is CheckVerdict.DOES_NOT_FIT)
 
@@ -145,7 +144,7 @@ def test_buckets_that_fail_are_seen_twice_too_and_leave_the_figures_of_the_confi
     assert [isinstance(trial, BucketTurns) for trial in device.ran] == [False, True, True]
     assert result.verdict is CheckVerdict.DOES_NOT_FIT
     assert (result.growth, result.deciding) == (0.0, OOM)
-    assert "buckets by turns" in words(result).sentence
+    assert "alternating buckets" in check_message(result).sentence
     assert check_document(result)["outcome"] == "device_oom"
 
 
@@ -171,14 +170,14 @@ def test_an_update_that_finds_an_answer_has_nothing_left_to_complain_of() -> Non
     assert document["best"] == document["updated"]["best"]
     assert document["updated"]["before"]["batch_size"] == 100
     assert document["memory"]["peak_bytes"] == 1_000
-    assert (told_of(result).ending, told_of(result).problem) == ("", "")
+    assert (check_report(result).problem_kind, check_report(result).problem) == (None, "")
 
 
 def test_an_update_for_which_nothing_fits_says_so_and_does_not_ask_for_another() -> None:
     result, written = updated(Scripted({}, per_sample=2_000))
     assert (result.exit_code, written) == (4, [])
-    assert "nothing fits any more" in words(result).sentence
-    assert "--update" not in words(result).hint
+    assert "nothing fits any more" in check_message(result).sentence
+    assert "--update" not in check_message(result).hint
     assert "not even batch 1" in check_document(result)["error"]["message"]
 
 
@@ -186,8 +185,8 @@ def test_an_update_for_which_nothing_fits_says_so_and_does_not_ask_for_another()
 def test_a_crash_before_or_during_an_update_is_a_broken_model_and_nothing_is_written(first: int) -> None:
     result, written = updated(Scripted({1: OOM, 2: OOM} | {first: CRASH}))
     assert (result.exit_code, written) == (6, [])
-    assert ("the new search failed" in words(result).sentence) == (first == 3)
-    assert "--update" not in words(result).hint
+    assert ("the new search failed" in check_message(result).sentence) == (first == 3)
+    assert "--update" not in check_message(result).hint
     assert check_document(result)["error"]["message"] == "ValueError: no"
 
 
@@ -268,4 +267,4 @@ def test_evidence_that_does_not_say_what_was_used_is_said_to_turn_growth_off(
     subject = read_subject(path, CheckOptions())
     here = Place(resolved=Resolved(device=CPU, budget=Budget(limit_bytes=1_000)))
     result = before_the_run(subject, subject.loaded, here, CheckOptions())
-    assert said in dict(rows(result))["when it was tuned"]
+    assert said in dict(check_rows(result))["when it was tuned"]

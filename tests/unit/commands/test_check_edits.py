@@ -17,7 +17,7 @@ from oomtune.commands.check.subject import check_buckets, read_subject
 from oomtune.devices import Resolved
 from oomtune.domain import Budget, CheckResult, CheckVerdict
 from oomtune.errors import UsageProblem
-from oomtune.report.check_words import what_was_edited, words
+from oomtune.report.check import check_message, edit_notice
 from oomtune.spec import digest_of, load_spec
 from oomtune.storage.tuned import origin_from, tuned_text, write_tuned
 from tests.support.specs import CPU, small_spec
@@ -80,11 +80,11 @@ def test_an_edited_tuned_config_is_said_to_be_edited_and_its_lines_are_the_new_o
     assert found.lines[3:] == ("-  optimizer: sgd", "+  optimizer: adam")
     assert (found.file_edited, found.spec_edited) == (True, False)
     result = begun(path)
-    assert what_was_edited(result) == "This file has been edited since it was tuned:"
-    assert "before it was edited" not in words(result).sentence
+    assert edit_notice(result) == "This file has been edited since it was tuned:"
+    assert "before the edit" not in check_message(result).sentence
     edit(tmp_path / "net.yml", loss="huber")
     assert (edits(path).file_edited, edits(path).spec_edited) == (True, True)
-    assert "and so has the spec" in what_was_edited(begun(path))
+    assert "and so has the spec" in edit_notice(begun(path))
 
 
 @pytest.mark.parametrize("verdict", ["fits", "does_not_fit", "broken"])
@@ -94,9 +94,9 @@ def test_a_verdict_on_what_the_spec_was_before_its_edit_says_so_and_how_to_take_
     path = write_pair(tmp_path)
     edit(tmp_path / "net.yml", optimizer="adam")
     result = dataclasses.replace(begun(path), verdict=CheckVerdict(verdict))
-    assert words(result).sentence.endswith(", with its spec as it was before it was edited")
-    assert verdict == "broken" or "--update" in words(result).hint
-    assert what_was_edited(result) == "The spec that it was tuned from has been edited since:"
+    assert check_message(result).sentence.endswith(", with its spec as it was before the edit")
+    assert verdict == "broken" or "--update" in check_message(result).hint
+    assert edit_notice(result) == "The spec that it was tuned from has been edited since:"
 
 
 def test_an_update_takes_over_the_edited_spec_with_the_flags_of_its_probe_and_those_of_now(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_an_update_takes_over_the_edited_spec_with_the_flags_of_its_probe_and_th
     assert {"device.like", "model.layers.1.Dense.units", "search.resolution"} <= set(subject.loaded.overridden)
     result = begun(path, update=True)
     assert result.took_over
-    assert "with the spec as it is now" in words(dataclasses.replace(result, verdict=CheckVerdict.UPDATED)).sentence
+    assert "the edited spec" in check_message(dataclasses.replace(result, verdict=CheckVerdict.UPDATED)).sentence
     assert as_edited(read_subject(path, CheckOptions()), CheckOptions()).taken_over is None
 
 
@@ -184,7 +184,7 @@ def test_an_answer_that_was_never_confirmed_is_held_against_nothing_and_said_to_
     result = begun(path)
     assert (result.confirmed, result.expected_peak_bytes) == (False, None)
     assert "it was not confirmed" in result.not_compared
-    assert "never been confirmed" in words(result).sentence
-    failed = words(dataclasses.replace(result, verdict=CheckVerdict.DOES_NOT_FIT))
+    assert "never been confirmed before" in check_message(result).sentence
+    failed = check_message(dataclasses.replace(result, verdict=CheckVerdict.DOES_NOT_FIT))
     assert "no longer" not in failed.sentence
     assert "never confirmed" in failed.sentence

@@ -14,8 +14,8 @@ from oomtune.devices.host_memory import HostMemory
 from oomtune.domain import Budget, Candidate, CheckResult, CheckVerdict, DeviceRequest
 from oomtune.domain.observer import SilentObserver
 from oomtune.errors import BudgetTooLarge
-from oomtune.report.check import check_document, rows
-from oomtune.report.check_words import certainty, words
+from oomtune.report.check import certainty, check_message, check_rows
+from oomtune.report.json_document import check_document
 from oomtune.trials.fake import FakeDevice
 from tests.unit.commands.test_check import CRASH, Scripted, begun, tuned_on
 
@@ -70,14 +70,14 @@ def test_what_fits_into_less_fits_the_card_and_the_words_say_at_which_limit_it_r
     assert certainty(result).startswith("sure: ")
     assert (
         "ran with the 1000 B that this machine has to give, where a Tesla T4 has 9.8 KiB"
-        in dict(rows(result))["how sure"]
+        in dict(check_rows(result))["how sure"]
     )
 
 
 def test_what_does_not_fit_into_less_is_undecided_and_what_is_broken_is_broken() -> None:
     result = checked(Scripted({}), batch=1_000)
     assert (result.verdict, result.exit_code) == (CheckVerdict.UNDECIDED, 5)
-    assert "says nothing of that card" in words(result).sentence
+    assert "says nothing about the card" in check_message(result).sentence
     assert certainty(result).startswith("not known: ")
     assert check_document(result)["verdict"] == "undecided"
     assert checked(Scripted({1: CRASH}), batch=8).exit_code == 6

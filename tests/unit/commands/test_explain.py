@@ -42,9 +42,9 @@ from oomtune.domain import (
     TrialError,
 )
 from oomtune.errors import NothingFits, TrialCrashed, UsageProblem
-from oomtune.report.explanation import growth_sentences, lines_of, part_rows, remedy_rows
-from oomtune.report.explanation_document import explanation_document
-from oomtune.report.explanation_terminal import print_explanation
+from oomtune.report.explanation import growth_sentences, part_rows, remedy_rows, spec_lines
+from oomtune.report.json_document import explanation_document
+from oomtune.report.terminal import print_explanation
 from oomtune.spec import load_spec
 from oomtune.trials.fake import FakeDevice
 from tests.support.specs import CPU, small_probe_spec, small_spec
@@ -223,7 +223,7 @@ def test_code_that_trains_itself_is_offered_only_what_applies() -> None:
 def test_every_line_is_an_entry_that_a_spec_takes() -> None:
     for remedy in explained(training__optimizer={"class_name": "AdamW", "config": {"learning_rate": 0.001}}).remedies:
         spec = small_spec(**SEQUENCES)
-        for line in lines_of(remedy) if remedy.entries else ():
+        for line in spec_lines(remedy) if remedy.entries else ():
             ((section, entry),) = yaml.safe_load(line).items()
             spec[section] |= entry
         load_spec(spec)
@@ -273,7 +273,7 @@ def test_the_screen_and_the_document_tell_the_same_and_take_names_as_they_are() 
     assert "activations kept for the backward pass" in shown
     assert "not here: XLA on: XLA can't do that" in shown
     assert [row.name for row in remedy_rows(explanation)] == [entry["name"] for entry in document["remedies"]]
-    assert part_rows(explanation)[0].how == "measured"
+    assert part_rows(explanation)[0].origin == "measured"
     assert {part["held"]: part["how"] for part in document["anatomy"]["parts"]} == {
         "weights": "computed",
         "activations": "measured",
@@ -285,7 +285,7 @@ def test_a_script_is_explained_without_an_anatomy_too() -> None:
     explanation = dataclasses.replace(explained(), anatomy=None)
     text = io.StringIO()
     print_explanation(Console(file=text, width=120), explanation)
-    assert "what it is made of could not be seen" in text.getvalue()
+    assert "its parts could not be measured" in text.getvalue()
     assert explanation_document(explanation)["anatomy"] is None
 
 

@@ -22,7 +22,7 @@ from oomtune.domain import (
     TriedRemedy,
 )
 from oomtune.report.explanation import before_row, growth_sentences, remedy_notes, remedy_rows
-from oomtune.report.explanation_document import explanation_document
+from oomtune.report.json_document import explanation_document
 from oomtune.search.climb import next_further
 from tests.unit.commands.test_explain import MIB, FakeBench, Law, explained, is_dissection, law
 
@@ -73,7 +73,7 @@ def test_what_two_runs_of_the_same_differ_by_is_no_saving() -> None:
     for name in ("sgd for adam", "adafactor for adam"):
         assert explanation.saved_bytes(named(explanation, name)) == 0
         assert (rows[name].saves, rows[name].helps) == ("none", False)
-    assert "two runs of the same" in remedy_notes(explanation)[0]
+    assert "two equal runs" in remedy_notes(explanation)[0]
 
 
 def test_a_change_that_may_be_chance_has_to_show_twice() -> None:
@@ -206,9 +206,7 @@ def test_a_model_for_one_batch_size_is_said_to_take_no_larger_one() -> None:
     costs = [explanation.before, *(remedy.cost for remedy in explanation.remedies if remedy.cost)]
     assert {(cost.largest_batch_size, cost.certainty) for cost in costs} == {(8, Certainty.NO_LARGER)}
     assert before_row(explanation).batch == "=8"
-    assert growth_sentences(explanation) == [
-        "It ran at this batch alone, so how memory grows with the batch was not seen."
-    ]
+    assert growth_sentences(explanation) == ["Only this batch ran, so how memory grows with the batch is not known."]
     assert "a larger one fails for another reason than memory" in remedy_notes(explanation)[-1]
 
 

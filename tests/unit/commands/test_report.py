@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from oomtune.commands.comparison import differences
 from oomtune.commands.report import RENDERINGS, explanation_of, from_ledger
 from oomtune.domain import ProbeSpec, Verdict
 from oomtune.errors import UsageProblem
-from oomtune.report.comparing import differences
 from oomtune.storage.explanations import keep_explanation
 from oomtune.storage.ledger import Ledger
 from oomtune.storage.ledger_format import About
@@ -240,7 +240,7 @@ def test_two_probes_differ_in_what_was_asked_where_it_ran_and_what_came_of_it() 
     assert found["spec", "search.resolution"].words == ("0.02", "0.05")
     assert found["environment", "tensorflow"].words == ("2.21.0", "2.22.0")
     assert found["environment", "limit"].words == ("512 MiB", "400 MiB")
-    assert found["environment", "limit"].by == "-21.9%"
+    assert found["environment", "limit"].change == "-21.9%"
     assert before.best is not None
     assert found["answer", "batch size"].before == before.best.candidate.batch_size
     assert ("largest batch", "sequence 128, float32") in found

@@ -22,8 +22,8 @@ from oomtune.domain import (
     TrialRecord,
     Verdict,
 )
-from oomtune.report.document import probe_document
-from oomtune.report.model import answer_rows
+from oomtune.report.answer import answer_rows
+from oomtune.report.json_document import probe_document
 from oomtune.storage.tuned import tuned_values
 from oomtune.trials.fake import FakeDevice
 from tests.support.finished import finished
@@ -52,7 +52,7 @@ def test_it_is_shown_by_the_nearest_batches_with_and_without() -> None:
     # 1 ms a sample at batch 32 without, 1.5 ms at batch 40 with; what larger batches took is another matter.
     result = answered(WITH, climbed(WITHOUT, at_8=16.0, at_32=32.0), climbed(WITH, at_40=60.0, at_96=96.0))
     assert result.remat_slowdown == pytest.approx(1.5)
-    assert dict(answer_rows(result))["rematerialisation"] == "full, 1.50 times the time for a sample"
+    assert dict(answer_rows(result))["rematerialisation"] == "full, a sample takes 1.50 times as long"
     assert probe_document(result)["throughput"]["remat_slowdown"] == pytest.approx(1.5)
     values = tuned_values({}, result, spec_sha256="", probed_at="", folder=None)
     assert values["tuned"]["evidence"]["remat_slowdown"] == 1.5
@@ -65,7 +65,7 @@ def test_it_is_shown_by_the_nearest_batches_with_and_without() -> None:
 )
 def test_what_was_not_measured_is_not_claimed(records: tuple[TrialRecord, ...]) -> None:
     result = answered(WITH, *records)
-    assert dict(answer_rows(result))["rematerialisation"] == "full, at a cost in time that was not measured"
+    assert dict(answer_rows(result))["rematerialisation"] == "full, its time cost was not measured"
     assert probe_document(result)["throughput"]["remat_slowdown"] is None
     values = tuned_values({}, result, spec_sha256="", probed_at="", folder=None)
     assert "remat_slowdown" not in values["tuned"]["evidence"]

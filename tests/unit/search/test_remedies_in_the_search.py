@@ -26,7 +26,7 @@ from oomtune.domain import (
     Verdict,
 )
 from oomtune.domain.observer import Observer, SilentObserver
-from oomtune.report.model import answer_rows
+from oomtune.report.answer import answer_rows
 from oomtune.search import best_fit
 from oomtune.search.accumulation import micro_batch
 from oomtune.session import Limits, run_session
@@ -136,7 +136,7 @@ def test_where_no_size_is_the_effective_batch_the_next_one_above_it_is_nearer_th
     assert result.best is not None
     assert result.best.candidate.batch_size == 104
     said = dict(answer_rows(result))["gradient accumulation"]
-    assert said == "no, effective batch 104, the nearest to 100: no near micro-batch that fits divides it"
+    assert said == "no, effective batch 104, the nearest to 100: no micro-batch near this size divides it"
 
 
 def test_a_divisor_that_does_not_fit_when_it_is_run_is_given_up() -> None:

@@ -1,4 +1,4 @@
-"""Every size that was run as a line of CSV: a climb has a line for each of its sizes, all under its trial's number."""
+"""A probe as CSV: a line for every size that ran. The sizes of a climb share the number of their trial."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ import csv
 import io
 
 from oomtune.domain import ProbeResult, Run, runs_of
-from oomtune.report.endings import ending_of
+from oomtune.report.trial_rows import ending_of
 
 COLUMNS = (
     "trial", "purpose", "batch_size", "sequence_length", "precision", "remat", "optimizer", "buckets", "outcome",
     "ended", "stage", "peak_bytes", "budget_bytes", "limit_bytes", "step_ms", "samples_per_second", "duration_s",
     "error",
 )  # fmt: skip
+HEADER_MARK = ",".join(COLUMNS[:5])
+"""Marks a CSV file as written by oomtune, so that the next run may overwrite it."""
 
 
-def csv_page(result: ProbeResult) -> str:
+def probe_csv(result: ProbeResult) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(_row(run, result) for run in runs_of(result.records))
+    writer.writerows(_cells(run, result) for run in runs_of(result.records))
     return text.getvalue()
 
 
-def _row(run: Run, result: ProbeResult) -> list[object]:
+def _cells(run: Run, result: ProbeResult) -> list[object]:
     candidate = run.candidate
     return [
         run.trial_number,
@@ -31,8 +33,8 @@ def _row(run: Run, result: ProbeResult) -> list[object]:
         candidate.batch_size,
         candidate.sequence_length,
         candidate.precision,
-        _harmless(str(candidate.remat)),
-        _harmless(candidate.optimizer or ""),
+        _without_formula(str(candidate.remat)),
+        _without_formula(candidate.optimizer or ""),
         " ".join(f"{length}:{size}" for length, size in run.buckets),
         run.kind,
         ending_of(run).words,
@@ -43,10 +45,10 @@ def _row(run: Run, result: ProbeResult) -> list[object]:
         run.step_ms,
         run.samples_per_second,
         run.duration_s,
-        _harmless(run.error.message if run.error else ""),
+        _without_formula(run.error.message if run.error else ""),
     ]
 
 
-def _harmless(text: str) -> str:
-    """Spreadsheets take a cell that begins so for a formula."""
+def _without_formula(text: str) -> str:
+    """Quote text that a spreadsheet would run as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

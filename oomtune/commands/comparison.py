@@ -1,13 +1,15 @@
-"""What changed from one probe to another: what was asked, where it ran, and what came of it."""
+"""Compare two probes: what was asked, where each ran, and what came of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from oomtune.domain import ProbeResult, RematMode
 from oomtune.units import format_bytes, format_ms
+
+_NOT_SET = "—"  # "none" may stand in a spec itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,24 +19,18 @@ class Difference:
     before: Any
     after: Any
     words: tuple[str, str]
-    """The same two as people read them."""
+    """Both values as people read them."""
 
     @property
-    def by(self) -> str:
-        """By how much, where both are numbers that were measured."""
+    def change(self) -> str:
+        """The relative change of a measured number; empty for anything else."""
         if self.section == "spec" or type(self.before) not in (int, float) or type(self.after) not in (int, float):
             return ""
-        if not self.before:
-            return ""
-        return f"{self.after / self.before - 1:+.1%}"
-
-
-_NOT_THERE = "—"
-"""What is not set. The word none may stand in a spec itself."""
+        return f"{self.after / self.before - 1:+.1%}" if self.before else ""
 
 
 def headings(before: ProbeResult, after: ProbeResult) -> tuple[str, str]:
-    """What the two are called: the names of their specs and when they ended, or their ledgers where these are alike."""
+    """Return the name and time of both probes, or their ledgers when these are equal."""
     first, second = (f"{result.spec.name}, {result.probed_at}" for result in (before, after))
     if first != second:
         return first, second
@@ -44,69 +40,75 @@ def headings(before: ProbeResult, after: ProbeResult) -> tuple[str, str]:
 def differences(
     before: ProbeResult, after: ProbeResult, before_values: Mapping[str, Any], after_values: Mapping[str, Any]
 ) -> list[Difference]:
-    """All that is not the same; `values` are the specs as they were written."""
+    """Return everything that differs; the values are the specs as they were written."""
     return [
         *spec_differences(before_values, after_values),
-        *_of("environment", _where(before), _where(after), {"limit": format_bytes, "budget": format_bytes}),
-        *_of(
-            "answer",
-            _answer(before),
-            _answer(after),
-            {"peak": format_bytes, "step": format_ms, "samples a second": _round},
-        ),
-        *_of("largest batch", _lanes(before), _lanes(after)),
+        *_compare("environment", _circumstances(before), _circumstances(after)),
+        *_compare("answer", _answer(before), _answer(after)),
+        *_compare("largest batch", _largest_batches(before), _largest_batches(after)),
     ]
 
 
 def spec_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
-    """What differs between two specs as they were written."""
-    return list(_of("spec", _flat(before), _flat(after)))
+    """Return what differs between two specs as they were written."""
+    return list(_compare("spec", _flatten(before), _flatten(after)))
 
 
-def _of(
-    section: str, before: Mapping[str, Any], after: Mapping[str, Any], formats: Mapping[str, Any] | None = None
-) -> Iterator[Difference]:
+def _round(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+_FORMATS: dict[tuple[str, str], Callable[[Any], str]] = {
+    ("environment", "limit"): format_bytes,
+    ("environment", "budget"): format_bytes,
+    ("answer", "peak"): format_bytes,
+    ("answer", "step"): format_ms,
+    ("answer", "samples a second"): _round,
+}
+
+
+def _compare(section: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
     for what in dict.fromkeys((*before, *after)):
-        one, other = before.get(what), after.get(what)
-        if one != other:
-            shown = (formats or {}).get(what, str)
-            words = tuple(_NOT_THERE if value is None else shown(value) for value in (one, other))
-            yield Difference(section=section, what=what, before=one, after=other, words=(words[0], words[1]))
+        old, new = before.get(what), after.get(what)
+        if old != new:
+            to_text = _FORMATS.get((section, what), str)
+            first, second = (_NOT_SET if value is None else to_text(value) for value in (old, new))
+            yield Difference(section=section, what=what, before=old, after=new, words=(first, second))
 
 
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Every entry by its dotted key."""
+def _flatten(value: Any, path: str = "") -> dict[str, Any]:
+    """Return every entry under its dotted key."""
     entries = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else None
     if entries is None:
         return {path: value}
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, entry in entries:
         dotted = f"{path}[{key}]" if isinstance(value, list) else f"{path}.{key}".lstrip(".")
-        found |= _flat(entry, dotted)
-    return found
+        flat |= _flatten(entry, dotted)
+    return flat
 
 
-def _where(result: ProbeResult) -> dict[str, Any]:
+def _circumstances(result: ProbeResult) -> dict[str, Any]:
     device = result.device
     return {
         "device": f"{device.kind.upper()} {device.name}",
         "in place of": device.stands_in_for,
         "limit": result.budget.limit_bytes,
         "budget": result.budget.budget_bytes,
-        **_flat(result.environment),
+        **_flatten(result.environment),
     }
 
 
 def _answer(result: ProbeResult) -> dict[str, Any]:
     best = result.best
-    found: dict[str, Any] = {"verdict": result.verdict.value}
+    answer: dict[str, Any] = {"verdict": result.verdict.value}
     if best is not None:
         candidate = best.candidate
-        found |= {
+        answer |= {
             "batch size": candidate.batch_size,
             "sequence length": candidate.sequence_length,
             "precision": candidate.precision,
-            # Where there is no answer there is none either: that is no change.
+            # A probe without an answer has no remat either, so "none" is no difference from it.
             "remat": None if candidate.remat is RematMode.NONE else str(candidate.remat),
             "optimizer": candidate.optimizer,
             "confirmed": best.confirmed_by is not None,
@@ -116,13 +118,9 @@ def _answer(result: ProbeResult) -> dict[str, Any]:
         }
     if result.buckets is not None:
         pairs = zip(result.buckets.batch_sizes, result.buckets.boundaries, strict=True)
-        found["buckets"] = ", ".join(f"{size} up to {length}" for size, length in pairs)
-    return found | {"trials": len(result.records)}
+        answer["buckets"] = ", ".join(f"{size} up to {length}" for size, length in pairs)
+    return answer | {"trials": len(result.records)}
 
 
-def _lanes(result: ProbeResult) -> dict[str, Any]:
+def _largest_batches(result: ProbeResult) -> dict[str, Any]:
     return {str(point.lane): point.batch_size for point in result.frontier}
-
-
-def _round(value: float) -> str:
-    return f"{value:,.0f}"

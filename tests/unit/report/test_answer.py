@@ -1,10 +1,8 @@
-"""Findings: a leak is accounted for once, they are told with what they cost, and old ledgers know of none."""
+"""The answer of a probe in words: the verdict, and what the trials found besides the answer."""
 
 from __future__ import annotations
 
 import dataclasses
-
-import pytest
 
 from oomtune.domain import (
     Candidate,
@@ -21,11 +19,10 @@ from oomtune.domain import (
     TrialRecord,
     Verdict,
 )
-from oomtune.report.document import probe_document
-from oomtune.report.endings import outcome_words
-from oomtune.report.findings import finding_rows
-from oomtune.report.model import answer_rows
-from oomtune.trials.leaks import explained
+from oomtune.report.answer import answer_rows, finding_rows, verdict_words
+from oomtune.report.json_document import probe_document
+from oomtune.report.trial_rows import trial_row
+from tests.support.finished import FailingDevice, finished
 from tests.support.specs import BUDGET, CPU, small_probe_spec
 
 MIB = 1024**2
@@ -46,7 +43,7 @@ def fragmented() -> TrialRecord:
     return TrialRecord(number=2, trial=Search(candidate=LARGER), outcome=outcome)
 
 
-def result(*records: TrialRecord) -> ProbeResult:
+def result_of(*records: TrialRecord) -> ProbeResult:
     return ProbeResult(
         verdict=Verdict.TUNED,
         spec=small_probe_spec(),
@@ -59,46 +56,36 @@ def result(*records: TrialRecord) -> ProbeResult:
     )
 
 
-@pytest.mark.parametrize(
-    ("found", "leak", "told"),
-    [
-        ((), 0, []),
-        ((KEPT,), 0, [("kept_tensors", 1000)]),
-        ((KEPT,), 1100, [("kept_tensors", 1000)]),
-        ((KEPT,), 9000, [("kept_tensors", 1000), ("leak", 9000)]),
-        ((TRACED,), 9000, [("retrace", 9000)]),
-        ((), 9000, [("leak", 9000)]),
-    ],
-)
-def test_a_leak_that_nothing_explains_is_a_finding_of_its_own(
-    found: tuple[Finding, ...], leak: int, told: list[tuple[str, int]]
-) -> None:
-    assert [(finding.kind, finding.bytes_per_step) for finding in explained(found, leak)] == told
+def test_the_sentence_of_a_failed_probe_ends_with_one_full_stop() -> None:
+    error = dataclasses.replace(FailingDevice.error, message="the output size is zero.")
+    failed = dataclasses.replace(finished(device_class=FailingDevice), problem=error)
+    sentence = "A trial failed for a reason other than memory: the output size is zero."
+    assert verdict_words(failed).sentence == sentence
 
 
-def test_a_finding_says_how_long_memory_lasts() -> None:
-    (row,) = finding_rows(result(confirmed(KEPT)))
-    assert row.message == "a list grows; what is left of the limit lasts 20,971 steps"
+def test_a_finding_that_makes_memory_grow_says_how_long_memory_lasts() -> None:
+    (row,) = finding_rows(result_of(confirmed(KEPT)))
+    assert row.message == "a list grows; the rest of the limit lasts 20,971 steps"
     assert (row.where, row.hint) == ("a.py:7", "clear it")
-    assert finding_rows(result(confirmed(TRACED)))[0].message == TRACED.message
+    assert finding_rows(result_of(confirmed(TRACED)))[0].message == TRACED.message
 
 
-def test_fragmentation_of_the_next_larger_batch_is_told_with_what_helps() -> None:
-    found = result(confirmed(), fragmented())
-    assert dict(answer_rows(found))["next larger"] == "batch 9: does not fit (fragmentation)"
-    (row,) = finding_rows(found)
+def test_fragmentation_of_the_next_larger_batch_comes_with_a_remedy() -> None:
+    result = result_of(confirmed(), fragmented())
+    assert dict(answer_rows(result))["next larger"] == "batch 9: does not fit (fragmentation)"
+    (row,) = finding_rows(result)
     assert (row.message, row.hint) == ("batch 9: fragmentation: 30% is free", "take a smaller batch")
-    assert outcome_words(found.records[1]) == "out of memory (fragmentation)"
+    assert trial_row(result.records[1], BUDGET).ended == "out of memory (fragmentation)"
 
 
-def test_fragmentation_that_ended_a_climb_is_told_too() -> None:
+def test_fragmentation_that_ended_a_climb_is_reported_too() -> None:
     climb = Climb(lane=BEST.lane, sizes=(1, 4, 9))
     record = fragmented()
     ended = dataclasses.replace(record, trial=climb, outcome=dataclasses.replace(record.outcome, failed_batch_size=9))
-    assert [row.hint for row in finding_rows(result(confirmed(), ended))] == ["take a smaller batch"]
+    assert [row.hint for row in finding_rows(result_of(confirmed(), ended))] == ["take a smaller batch"]
 
 
 def test_the_json_document_has_the_findings_of_the_answer() -> None:
-    document = probe_document(result(confirmed(KEPT)))
+    document = probe_document(result_of(confirmed(KEPT)))
     assert document["findings"] == document["trials"][0]["findings"] == [dataclasses.asdict(KEPT)]
-    assert "findings" not in probe_document(result(confirmed()))["trials"][0]
+    assert "findings" not in probe_document(result_of(confirmed()))["trials"][0]
