@@ -154,12 +154,15 @@ class Point:
     step_ms: float
 
 
+FailureKind: TypeAlias = Literal[Kind.DEVICE_OOM, Kind.HOST_OOM, Kind.TIMEOUT, Kind.CRASH]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedSize:
     """A size that did not fit, after smaller ones that did in the same process. `peak_bytes` is known if it ran."""
 
     batch_size: int
-    kind: Kind
+    kind: FailureKind
     peak_bytes: int | None = None
 
     @property
@@ -223,38 +226,98 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a trial ended. `fits` means that every step ran and the peak stayed within the budget."""
+class _Shown:
+    """What a trial showed, however it ended."""
 
-    kind: Kind
-    stage: Stage
-    peak_bytes: int | None = None
     step_ms: float | None = None
     """The median of the steps after warm-up."""
     steps_run: int = 0
-    points: tuple[Point, ...] = ()
-    failed_batch_size: int | None = None
-    """The size at which it ended, when that was not a fit."""
     leak_bytes_per_step: int = 0
     findings: tuple[Finding, ...] = ()
-    allocator: AllocatorState | None = None
-    """Its state when it found no room, where that is known."""
     jit_compile: bool | None = None
     parameters: int | None = None
     validated: bool = False
-    anatomy: Anatomy | None = None
-    """What memory held at the peak, when that was asked."""
     duration_s: float = 0.0
-    error: TrialError | None = None
+
+
+class _WithinBudget:
+    __slots__ = ()
+
+    @property
+    def stage(self) -> Literal[Stage.DONE]:
+        return Stage.DONE
+
+    @property
+    def error(self) -> None:
+        return None
+
+    @property
+    def over_headroom(self) -> Literal[False]:
+        return False
+
+
+class _WentNoFurther:
+    __slots__ = ()
+
+    @property
+    def further(self) -> tuple[Point, ...]:
+        return ()
+
+    @property
+    def further_failed(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted(_Shown, _WithinBudget):
+    """Every step of the candidate ran, and the peak stayed within the budget."""
+
+    kind: Literal[Kind.FITS] = Kind.FITS
+    peak_bytes: int
+    anatomy: Anatomy | None = None
+    """What memory held at the peak, if the trial was to show it."""
     further: tuple[Point, ...] = ()
-    """The larger sizes that fitted after it in the same process."""
+    """The larger sizes that fitted afterwards in the same process."""
     further_failed: FailedSize | None = None
-    """The first larger one that did not."""
+    """The first larger size that did not fit."""
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Climbed(_Shown, _WithinBudget, _WentNoFurther):
+    """A climb ended with every size within the budget."""
+
+    kind: Literal[Kind.FITS] = Kind.FITS
+    peak_bytes: int
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed(_Shown, _WentNoFurther):
+    """The candidate did not fit, or a climb ended at a size that did not fit."""
+
+    kind: FailureKind
+    stage: Stage
+    error: TrialError
+    batch_size: int
+    """The size that did not fit."""
+    peak_bytes: int | None = None
+    points: tuple[Point, ...] = ()
+    """The sizes of a climb that fitted before."""
+    allocator: AllocatorState | None = None
+    """The state of the allocator when it found no room, if known."""
 
     @property
     def over_headroom(self) -> bool:
-        """Did it run, with a peak over the budget? That is no out-of-memory error, and its peak is known."""
+        """Whether every step ran, with a peak above the budget. That is no out-of-memory error; its peak is known."""
         return self.kind is Kind.DEVICE_OOM and self.stage is Stage.DONE
+
+
+Outcome: TypeAlias = Fitted | Climbed | Failed
+"""How a trial ended. Every outcome answers every question about sizes, so that readers need not tell them apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,9 +333,9 @@ class TrialRecord:
 
     @property
     def ended_at(self) -> Candidate:
-        """The candidate that its ending is of: a climb ends at another size than it began with."""
+        """The candidate that decided the outcome: a climb ends at another size than the one it began with."""
         candidate = self.trial.candidate
-        return candidate.lane.at(self.outcome.failed_batch_size or candidate.batch_size)
+        return candidate.lane.at(self.outcome.batch_size) if isinstance(self.outcome, Failed) else candidate
 
     @property
     def refuses_precision(self) -> bool:

@@ -18,6 +18,7 @@ from oomtune.domain import (
     Cost,
     Device,
     Explanation,
+    Failed,
     FrontierPoint,
     Growth,
     Outcome,
@@ -190,7 +191,8 @@ def _further(outcome: Outcome) -> dict[str, Any]:
 
 
 def _allocator(outcome: Outcome) -> dict[str, Any]:
-    return {} if outcome.allocator is None else {"allocator": dataclasses.asdict(outcome.allocator)}
+    allocator = outcome.allocator if isinstance(outcome, Failed) else None
+    return {} if allocator is None else {"allocator": dataclasses.asdict(allocator)}
 
 
 def _point(point: Point) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def _failed(records: Sequence[TrialRecord], budget: Budget) -> dict[int, Kind]:
     """The batches that did not fit, whatever bounded them. A crash is not among them: it is no matter of size; nor
     is the size at which a climb ended: its process had run much smaller ones before. What comes just after a batch near
     to it was seen to need what it needs alone."""
-    alone = {
+    alone: dict[int, Kind] = {
         record.ended_at.batch_size: record.outcome.kind
         for record in records
         if record.outcome.kind in (Kind.DEVICE_OOM, Kind.HOST_OOM, Kind.TIMEOUT) and not record.outcome.points

@@ -8,7 +8,29 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from oomtune.domain import Aim, BucketTurns, Candidate, Climb, Confirm, Outcome, Purpose, Search, Trial, TrialRecord
+from oomtune.domain import (
+    Aim,
+    AllocatorState,
+    Anatomy,
+    BucketTurns,
+    Candidate,
+    Climb,
+    Climbed,
+    Confirm,
+    Failed,
+    FailedSize,
+    Finding,
+    Fitted,
+    Kind,
+    Outcome,
+    Point,
+    Purpose,
+    Search,
+    Stage,
+    Trial,
+    TrialError,
+    TrialRecord,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +50,39 @@ class _TrialLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _OutcomeLine:
+    """Every kind of outcome in one shape."""
+
+    kind: Kind
+    stage: Stage
+    peak_bytes: int | None = None
+    step_ms: float | None = None
+    steps_run: int = 0
+    points: tuple[Point, ...] = ()
+    failed_batch_size: int | None = None
+    leak_bytes_per_step: int = 0
+    findings: tuple[Finding, ...] = ()
+    allocator: AllocatorState | None = None
+    jit_compile: bool | None = None
+    parameters: int | None = None
+    validated: bool = False
+    anatomy: Anatomy | None = None
+    duration_s: float = 0.0
+    error: TrialError | None = None
+    further: tuple[Point, ...] = ()
+    further_failed: FailedSize | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _RecordLine:
     number: int
     trial: _TrialLine
-    outcome: Outcome
+    outcome: _OutcomeLine
 
 
 def record_document(record: TrialRecord) -> dict[str, Any]:
     """Return the record as plain data."""
-    line = _RecordLine(number=record.number, trial=_trial_line(record.trial), outcome=record.outcome)
+    line = _RecordLine(number=record.number, trial=_trial_line(record.trial), outcome=_outcome_line(record.outcome))
     document: dict[str, Any] = _lines().dump_python(line, mode="json")
     return document
 
@@ -44,7 +90,8 @@ def record_document(record: TrialRecord) -> dict[str, Any]:
 def parse_record(text: bytes | str) -> TrialRecord:
     """Read one line of a ledger. Raise pydantic's `ValidationError` when the line is no record."""
     line = _lines().validate_json(text)
-    return TrialRecord(number=line.number, trial=_trial(line.trial), outcome=line.outcome)
+    trial = _trial(line.trial)
+    return TrialRecord(number=line.number, trial=trial, outcome=_outcome(line.outcome, trial))
 
 
 @cache
@@ -87,3 +134,59 @@ def _trial(line: _TrialLine) -> Trial:
         shows_anatomy=line.dissected,
         aim=aim,
     )
+
+
+def _outcome_line(outcome: Outcome) -> _OutcomeLine:
+    base = _OutcomeLine(
+        kind=outcome.kind,
+        stage=outcome.stage,
+        peak_bytes=outcome.peak_bytes,
+        step_ms=outcome.step_ms,
+        steps_run=outcome.steps_run,
+        points=outcome.points,
+        leak_bytes_per_step=outcome.leak_bytes_per_step,
+        findings=outcome.findings,
+        jit_compile=outcome.jit_compile,
+        parameters=outcome.parameters,
+        validated=outcome.validated,
+        duration_s=outcome.duration_s,
+        error=outcome.error,
+        further=outcome.further,
+        further_failed=outcome.further_failed,
+    )
+    match outcome:
+        case Fitted():
+            return replace(base, anatomy=outcome.anatomy)
+        case Climbed():
+            return base
+        case Failed():
+            return replace(base, failed_batch_size=outcome.batch_size, allocator=outcome.allocator)
+
+
+def _outcome(line: _OutcomeLine, trial: Trial) -> Outcome:
+    shown: dict[str, Any] = {
+        "step_ms": line.step_ms,
+        "steps_run": line.steps_run,
+        "leak_bytes_per_step": line.leak_bytes_per_step,
+        "findings": line.findings,
+        "jit_compile": line.jit_compile,
+        "parameters": line.parameters,
+        "validated": line.validated,
+        "duration_s": line.duration_s,
+    }
+    if line.kind is not Kind.FITS:
+        return Failed(
+            kind=line.kind,
+            stage=line.stage,
+            error=line.error or TrialError(code=line.kind.value, message=""),
+            batch_size=line.failed_batch_size or trial.candidate.batch_size,
+            peak_bytes=line.peak_bytes,
+            points=line.points,
+            allocator=line.allocator,
+            **shown,
+        )
+    peak_bytes = line.peak_bytes or 0
+    if line.points:
+        return Climbed(peak_bytes=peak_bytes, points=line.points, **shown)
+    further, failed = line.further, line.further_failed
+    return Fitted(peak_bytes=peak_bytes, anatomy=line.anatomy, further=further, further_failed=failed, **shown)

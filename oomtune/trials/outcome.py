@@ -9,12 +9,17 @@ from __future__ import annotations
 import signal
 import statistics
 from dataclasses import dataclass, replace
+from typing import Any
 
 from oomtune.diagnosis import Diagnosis, classify
 from oomtune.domain import (
     AllocatorState,
     Budget,
+    Climbed,
+    Failed,
     FailedSize,
+    FailureKind,
+    Fitted,
     Kind,
     Outcome,
     Point,
@@ -29,7 +34,7 @@ from oomtune.trials import fragmentation
 from oomtune.trials.leaks import explained, leak
 from oomtune.units import format_bytes, format_bytes_apart
 
-_OUT_OF_MEMORY = {"device_oom": Kind.DEVICE_OOM, "host_oom": Kind.HOST_OOM}
+_OUT_OF_MEMORY: dict[str, FailureKind] = {"device_oom": Kind.DEVICE_OOM, "host_oom": Kind.HOST_OOM}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,41 +56,46 @@ class Ending:
 def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
     """How the trial ended, in the closed set of words that the search and the user know."""
     ending = _with_what_is_proved(ending)
-    kind, error = _verdict(trial, budget, ending)
+    failure = _failure(trial, budget, ending)
     reply = ending.reply or ending.so_far or Reply(stage=Stage.BUILD)
     points = tuple(point for point in reply.points if point.peak_bytes <= budget.budget_bytes)
     over = [point.batch_size for point in reply.points if point.peak_bytes > budget.budget_bytes]
-    if over and kind is Kind.FITS:
-        kind, error = Kind.DEVICE_OOM, _over_headroom(max(point.peak_bytes for point in reply.points), budget)
-    state = _allocator(reply)
-    if kind is Kind.DEVICE_OOM and state is not None and fragmentation.is_fragmented(state):
-        error = fragmentation.error_of(state)
-    room = budget.limit_bytes - (reply.peak_bytes or 0)
-    leaked = leak(reply.memory_after_step_bytes, room) if trial.purpose is Purpose.CONFIRM else 0
-    further, further_failed = _further(reply, budget)
-    return Outcome(
-        kind=kind,
-        stage=reply.stage,
-        peak_bytes=reply.peak_bytes,
-        # To the microsecond and millisecond, here: whatever shows them shows the same.
-        step_ms=round(statistics.median(reply.step_ms), 3) if reply.step_ms else None,
-        steps_run=len(reply.step_ms),
-        points=points,
-        failed_batch_size=None
-        if kind is Kind.FITS
-        else min(over, default=reply.batch_size or trial.candidate.batch_size),
-        leak_bytes_per_step=leaked,
-        findings=explained(reply.findings, leaked),
-        allocator=state if kind is Kind.DEVICE_OOM else None,
-        jit_compile=reply.jit_compile,
-        parameters=reply.parameters,
-        validated=reply.validated,
-        anatomy=reply.anatomy,
-        duration_s=round(ending.duration_s, 3),
-        error=error,
-        further=further,
-        further_failed=further_failed,
-    )
+    if over and failure is None:
+        failure = Kind.DEVICE_OOM, _over_headroom(max(point.peak_bytes for point in reply.points), budget)
+    peak_bytes = reply.peak_bytes or 0
+    leaked = 0
+    if trial.purpose is Purpose.CONFIRM:
+        leaked = leak(reply.memory_after_step_bytes, budget.limit_bytes - peak_bytes)
+    shown: dict[str, Any] = {
+        # Rounded here, so that everything that shows a time shows the same digits.
+        "step_ms": round(statistics.median(reply.step_ms), 3) if reply.step_ms else None,
+        "steps_run": len(reply.step_ms),
+        "leak_bytes_per_step": leaked,
+        "findings": explained(reply.findings, leaked),
+        "jit_compile": reply.jit_compile,
+        "parameters": reply.parameters,
+        "validated": reply.validated,
+        "duration_s": round(ending.duration_s, 3),
+    }
+    if failure is not None:
+        kind, error = failure
+        allocator = _allocator(reply) if kind is Kind.DEVICE_OOM else None
+        if allocator is not None and fragmentation.is_fragmented(allocator):
+            error = fragmentation.error_of(allocator)
+        return Failed(
+            kind=kind,
+            stage=reply.stage,
+            error=error,
+            batch_size=min(over, default=reply.batch_size or trial.candidate.batch_size),
+            peak_bytes=reply.peak_bytes,
+            points=points,
+            allocator=allocator,
+            **shown,
+        )
+    if points:
+        return Climbed(peak_bytes=peak_bytes, points=points, **shown)
+    further, failed = _further(reply, budget)
+    return Fitted(peak_bytes=peak_bytes, anatomy=reply.anatomy, further=further, further_failed=failed, **shown)
 
 
 def _with_what_is_proved(ending: Ending) -> Ending:
@@ -116,7 +126,7 @@ def _allocator(reply: Reply) -> AllocatorState | None:
     return replace(state, requested_bytes=classify(f"{error.type_name}: {error.message}").bytes_requested)
 
 
-def _verdict(trial: Trial, budget: Budget, ending: Ending) -> tuple[Kind, TrialError | None]:
+def _failure(trial: Trial, budget: Budget, ending: Ending) -> tuple[FailureKind, TrialError] | None:
     reply = ending.reply
     if reply is not None and reply.error is not None:
         kind, error = _raised(reply.error)
@@ -124,7 +134,7 @@ def _verdict(trial: Trial, budget: Budget, ending: Ending) -> tuple[Kind, TrialE
     if reply is not None and reply.stage is Stage.DONE:
         peak = reply.peak_bytes or 0
         over = trial.purpose is not Purpose.CALIBRATE and peak > budget.budget_bytes
-        return (Kind.DEVICE_OOM, _over_headroom(peak, budget)) if over else (Kind.FITS, None)
+        return (Kind.DEVICE_OOM, _over_headroom(peak, budget)) if over else None
     if ending.timed_out:
         return Kind.TIMEOUT, TrialError(
             code="timeout",
@@ -151,7 +161,7 @@ def _over_headroom(peak: int, budget: Budget) -> TrialError:
     )
 
 
-def _raised(error: RaisedError) -> tuple[Kind, TrialError]:
+def _raised(error: RaisedError) -> tuple[FailureKind, TrialError]:
     """An exception that the worker caught: its type decides where it can, its message where the type is shared."""
     names = {error.type_name.rsplit(".", 1)[-1], *error.bases}
     ours = "OomtuneError" in names
@@ -183,7 +193,7 @@ def _first_line(message: str) -> str:
     return next((line for line in lines if "OOM" in line or "memory" in line), lines[0] if lines else "")
 
 
-def _silent(ending: Ending) -> tuple[Kind, TrialError]:
+def _silent(ending: Ending) -> tuple[FailureKind, TrialError]:
     """The process ended without a reply: its signal and its last words are all there is."""
     how = _how_it_ended(ending.exit_code)
     diagnosis: Diagnosis = classify(ending.stderr_tail)

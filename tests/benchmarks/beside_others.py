@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oomtune.devices import resolve
-from oomtune.domain import Confirm, Kind, Lane, Outcome, ProbeSpec, Stage, Trial
+from oomtune.domain import Confirm, Fitted, Kind, Lane, Outcome, ProbeSpec, Trial
 from oomtune.domain import Search as SearchTrial
 from oomtune.search import best_fit
 from oomtune.spec import load_spec
 from oomtune.trials.local import ForkRunner
 from tests.benchmarks.others import OTHERS, Search, doubling_then_bisection
 from tests.benchmarks.searching import out_of_memory, search
+from tests.support.outcomes import failed
 
 SPECS = {
     "cnn": ("configs/cnn.yaml", ["search.precision=[float32]", "search.batch_size={min: 1, max: 4096}"]),
@@ -202,7 +203,7 @@ def by_hand(spec: str) -> ByHand:
         command = [sys.executable, "-m", "tests.benchmarks.by_hand", spec, str(batch)]
         ended = subprocess.run(command, env=environment, stderr=subprocess.DEVNULL, check=False)
         print(f"  by hand, {spec}: batch {batch} {'fits' if ended.returncode == 0 else 'fails'}", flush=True)
-        return Outcome(kind=Kind.FITS if ended.returncode == 0 else Kind.DEVICE_OOM, stage=Stage.DONE)
+        return Fitted(peak_bytes=0) if ended.returncode == 0 else failed(batch_size=batch)
 
     began = time.monotonic()
     doubling_then_bisection(runs, most, 0)

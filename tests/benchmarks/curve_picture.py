@@ -67,7 +67,7 @@ def _trial(axes: Axes, record: TrialRecord, budget: Budget) -> str:
     fits = outcome.kind is Kind.FITS
     if fits and climb:
         return f"trial {number} {climb}"
-    batch = outcome.failed_batch_size or record.trial.candidate.batch_size
+    batch = record.ended_at.batch_size
     # Where a trial ran out of memory there is no peak: it is drawn at the limit that it hit.
     ran = outcome.stage is Stage.DONE and outcome.peak_bytes is not None
     height = _mib(outcome.peak_bytes if ran else budget.limit_bytes)

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from oomtune.devices.host_memory import cpu_name
-from oomtune.domain import Budget, Device, Kind, Lane, Outcome, ProbeSpec, Search, SearchSpace, Stage
+from oomtune.domain import Budget, Device, Failed, Kind, Lane, Outcome, ProbeSpec, Search, SearchSpace, Stage
 from oomtune.search import next_trial
 from oomtune.search.evidence import lane_views
 from oomtune.search.step import further_batches
@@ -82,9 +82,9 @@ def _climbs(curve: Curve, climb: Callable[[Lane, int], Outcome]) -> tuple[Climb,
     for limit_bytes in [wall.limit_bytes for wall in curve.walls for _ in range(_CLIMBS)]:
         outcome = climb(curve.lane, limit_bytes)
         peaks = {point.batch_size: point.peak_bytes for point in outcome.points}
-        if outcome.failed_batch_size is not None:
+        if isinstance(outcome, Failed):
             ran = outcome.stage is Stage.DONE
-            peaks[outcome.failed_batch_size] = outcome.peak_bytes or 0 if ran else limit_bytes + 1
+            peaks[outcome.batch_size] = outcome.peak_bytes or 0 if ran else limit_bytes + 1
         climbs.append(Climb(limit_bytes=limit_bytes, peaks=peaks))
         print(f"{curve.model:14} {curve.lane!s:32} climbed to {max(peaks, default=0)}", flush=True)
     return tuple(climbs)

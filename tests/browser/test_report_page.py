@@ -58,7 +58,7 @@ def test_hovering_a_trial_tells_what_it_was(opened: Page, result: ProbeResult) -
     told = opened.run("return document.querySelector('[data-plot=trials] .hoverlayer').textContent")
     first = result.records[0]
     assert "trial 1, calibrate" in told
-    assert f"batch {first.outcome.failed_batch_size}, {first.trial.candidate.lane}" in told
+    assert f"batch {first.ended_at.batch_size}, {first.trial.candidate.lane}" in told
 
 
 def column(page: Page, number: int) -> list[str]:

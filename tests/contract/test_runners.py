@@ -59,7 +59,6 @@ def test_a_small_batch_fits_and_the_reply_proves_its_steps(runner: Runner) -> No
     assert outcome.step_ms is not None
     assert outcome.step_ms > 0
     assert outcome.error is None
-    assert outcome.failed_batch_size is None
 
 
 def test_a_batch_far_too_large_is_out_of_device_memory(runner: Runner) -> None:
@@ -68,7 +67,7 @@ def test_a_batch_far_too_large_is_out_of_device_memory(runner: Runner) -> None:
     assert outcome.stage is not Stage.DONE
     assert outcome.error is not None
     assert outcome.error.message
-    assert outcome.failed_batch_size == NEVER_FITS
+    assert outcome.batch_size == NEVER_FITS
 
 
 def test_a_larger_batch_needs_more(runner: Runner) -> None:
@@ -87,10 +86,9 @@ def test_a_climb_goes_through_several_sizes_in_one_trial_until_it_is_over_the_ed
     assert set(sizes) <= set(climb)
     assert outcome.points[0].peak_bytes < outcome.points[-1].peak_bytes <= BUDGET.budget_bytes
     assert outcome.kind is Kind.DEVICE_OOM
-    assert outcome.failed_batch_size is not None
     # From the lower part of the curve, where noise can hide the slope, a leap may be long and end over the edge.
     low = outcome.points[-1].peak_bytes < 0.5 * BUDGET.budget_bytes
-    assert sizes[-1] < outcome.failed_batch_size <= (16 if low else 2) * sizes[-1]
+    assert sizes[-1] < outcome.batch_size <= (16 if low else 2) * sizes[-1]
 
 
 def test_a_trial_that_fits_goes_on_to_larger_sizes_until_one_does_not(runner: Runner) -> None:

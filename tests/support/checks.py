@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from oomtune.domain import Budget, Candidate, Change, CheckResult, CheckVerdict, Kind, Outcome, Stage
+from oomtune.domain import Budget, Candidate, Change, CheckResult, CheckVerdict, Fitted
 from tests.support.specs import CPU
 
-FITTED = Outcome(kind=Kind.FITS, stage=Stage.DONE, peak_bytes=900, step_ms=2.0, duration_s=3.0)
+FITTED = Fitted(peak_bytes=900, step_ms=2.0, duration_s=3.0)
 RESULT = CheckResult(
     verdict=CheckVerdict.USES_MORE,
     path="models/a,b.yaml",

@@ -16,7 +16,6 @@ from oomtune.domain import (
     ProbeResult,
     ProbeSpec,
     Scan,
-    Stage,
     Trial,
     TrialError,
     TrialRecord,
@@ -27,6 +26,7 @@ from oomtune.spec import load_spec
 from oomtune.storage.ledger import Ledger
 from oomtune.storage.ledger_format import About, ended_as
 from oomtune.trials.fake import FakeDevice
+from tests.support.outcomes import failed
 from tests.support.specs import small_spec
 
 MIB = 1024**2
@@ -84,7 +84,7 @@ class FailingDevice(SlowDevice):
 
     def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
         if len(self.ran) == 2:
-            return Outcome(kind=Kind.CRASH, stage=Stage.TRAIN, error=self.error, duration_s=0.5)
+            return failed(Kind.CRASH, error=self.error, batch_size=trial.candidate.batch_size, duration_s=0.5)
         return super().run(trial, within_s=within_s)
 
 

@@ -13,6 +13,7 @@ from oomtune.diagnosis.nothing_fits import what_to_try
 from oomtune.domain import (
     Budget,
     Device,
+    Failed,
     Kind,
     Outcome,
     ProbeResult,
@@ -32,6 +33,7 @@ from oomtune.report.trial_rows import trial_row
 from oomtune.session import Limits, run_session
 from oomtune.trials.fake import FakeDevice
 from oomtune.trials.runner import Runner
+from tests.support.outcomes import failed
 from tests.support.specs import CPU, small_probe_spec
 
 SPEC = small_probe_spec(search__batch_size={"min": 1, "max": 1024}, search__resolution=0.0)
@@ -140,7 +142,7 @@ class Crashing(FakeDevice):
     def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
         super().run(trial, within_s=within_s)
         error = TrialError(code="raised", message="ValueError: no", traceback="Traceback: theirs")
-        return Outcome(kind=Kind.CRASH, stage=Stage.BUILD, error=error)
+        return failed(Kind.CRASH, stage=Stage.BUILD, error=error)
 
 
 def test_a_crash_stops_it_at_once_with_the_users_own_traceback() -> None:
@@ -253,13 +255,14 @@ def test_a_climb_shows_the_sizes_that_fitted_and_the_one_that_did_not() -> None:
     device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size, headroom=0.1)
     climb = probe(device, device.budget).records[0]
     row = trial_row(climb, device.budget)
+    assert isinstance(climb.outcome, Failed)
     last = climb.outcome.points[-1].batch_size
     assert row.configuration == f"batch 1 to {last}, float32"
-    assert row.ended == f"{climb.outcome.failed_batch_size}: over the headroom"
+    assert row.ended == f"{climb.outcome.batch_size}: over the headroom"
     assert (row.run.fits, row.share) == (True, (100 + 5 * last) / 1_000)
     line = trial_line(climb, device.budget)
     assert f"batch 1 to {last}, float32: fits, {row.memory} (" in line
-    assert f", then {climb.outcome.failed_batch_size}: over the headroom, " in line
+    assert f", then {climb.outcome.batch_size}: over the headroom, " in line
 
 
 def test_without_a_file_there_is_nothing_to_paste() -> None:

@@ -14,11 +14,11 @@ from oomtune.domain import (
     Candidate,
     ClassConfig,
     Climb,
+    Failed,
     Kind,
     Outcome,
     ProbeSpec,
     SearchSpace,
-    Stage,
     parse_remat,
 )
 from oomtune.errors import NothingFits, OomtuneError, TrialCrashed
@@ -108,27 +108,27 @@ def _climbed(spec: ProbeSpec, space: SearchSpace, budget: Budget, bench: Bench, 
             if within is budget:
                 aim_bytes = (outcome.points[0].peak_bytes + budget.budget_bytes) // 2
                 why = "half way from the smallest batch to the budget"
-            return Choice(candidate=lane.at(_batch_for(aim_bytes, outcome, within, space)), why=why, outcome=outcome)
+            return Choice(candidate=lane.at(_batch_for(aim_bytes, outcome, space)), why=why, outcome=outcome)
         if outcome.kind not in (Kind.DEVICE_OOM, Kind.HOST_OOM):
             break
     raise failed(outcome, spec, budget, trial.candidate, asked)
 
 
-def _batch_for(aim_bytes: int, outcome: Outcome, within: Budget, space: SearchSpace) -> int:
+def _batch_for(aim_bytes: int, outcome: Outcome, space: SearchSpace) -> int:
     """The largest batch that should take no more than this, by what a climb showed."""
     ran = [point.batch_size for point in outcome.points if point.peak_bytes <= aim_bytes]
-    line = careful_line(_peaks(outcome, within))
+    line = careful_line(_peaks(outcome))
     # A climb's last leap may be a long one: then the line through its end tells of the sizes that were left out.
-    bound = 0.0 if line is None else min(line.edge(aim_bytes), (outcome.failed_batch_size or math.inf) - 1)
+    below = outcome.batch_size - 1 if isinstance(outcome, Failed) else math.inf
+    bound = 0.0 if line is None else min(line.edge(aim_bytes), below)
     return max(size for size in space.batch_sizes if size <= max(bound, *ran))
 
 
-def _peaks(outcome: Outcome, within: Budget) -> dict[int, int]:
+def _peaks(outcome: Outcome) -> dict[int, int]:
     """The peak of every size that ran; also of one that was over the budget, which is no fit."""
     peaks = {point.batch_size: point.peak_bytes for point in outcome.points}
-    size, peak = outcome.failed_batch_size, outcome.peak_bytes
-    if outcome.stage is Stage.DONE and size is not None and peak is not None and peak > within.budget_bytes:
-        peaks[size] = peak
+    if isinstance(outcome, Failed) and outcome.over_headroom and outcome.peak_bytes is not None:
+        peaks[outcome.batch_size] = outcome.peak_bytes
     return peaks
 
 

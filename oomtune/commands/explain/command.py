@@ -32,7 +32,7 @@ from oomtune.domain import (
     Climb,
     Device,
     Explanation,
-    Kind,
+    Fitted,
     Outcome,
     Point,
     ProbeSpec,
@@ -143,10 +143,10 @@ def _by_what_it_buys(remedy: TriedRemedy) -> tuple[bool, int, int]:
     return (True, 0, 0) if cost is None else (False, -cost.largest_batch_size, cost.peak_bytes)
 
 
-def _looked_inside(spec: ProbeSpec, budget: Budget, candidate: Candidate, asked: Asked, bench: Bench) -> Outcome:
+def _looked_inside(spec: ProbeSpec, budget: Budget, candidate: Candidate, asked: Asked, bench: Bench) -> Fitted:
     trial = Search(candidate=candidate, shows_anatomy=True)
     outcome = bench.run("what memory holds at the peak", spec, budget, trial)
-    if outcome.kind is not Kind.FITS:
+    if not isinstance(outcome, Fitted):
         raise failed(outcome, spec, budget, candidate, asked)
     return outcome
 

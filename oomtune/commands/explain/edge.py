@@ -16,12 +16,18 @@ from oomtune.domain import (
     Candidate,
     Certainty,
     Climb,
+    Climbed,
     Confirm,
     Cost,
+    Failed,
+    FailedSize,
     Kind,
+    Point,
     ProbeSpec,
     Search,
     SearchSpace,
+    Stage,
+    TrialError,
     TrialRecord,
     runs_of,
 )
@@ -113,15 +119,18 @@ def _as_a_climb(measured: Measurement) -> TrialRecord:
     return TrialRecord(
         number=1,
         trial=Climb(lane=measured.candidate.lane, sizes=sizes),
-        outcome=dataclasses.replace(
-            measured.outcome,
-            kind=Kind.FITS if failed is None else failed.kind,
-            points=points,
-            peak_bytes=None if failed is None else failed.peak_bytes,
-            failed_batch_size=None if failed is None else failed.batch_size,
-            further=(),
-            further_failed=None,
-        ),
+        outcome=Climbed(peak_bytes=points[-1].peak_bytes, points=points) if failed is None else _ended(points, failed),
+    )
+
+
+def _ended(points: tuple[Point, ...], failed: FailedSize) -> Failed:
+    return Failed(
+        kind=failed.kind,
+        stage=Stage.DONE,
+        error=TrialError(code=failed.kind.value, message=""),
+        batch_size=failed.batch_size,
+        peak_bytes=failed.peak_bytes,
+        points=points,
     )
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 from oomtune.domain import (
     BucketTurns,
     Budget,
     Climb,
+    Climbed,
+    Failed,
     FailedSize,
+    Fitted,
     Kind,
     Outcome,
     Point,
@@ -19,6 +23,7 @@ from oomtune.domain import (
     SearchSpace,
     Stage,
     Trial,
+    TrialError,
     TrialRecord,
 )
 from oomtune.search.climb import next_further, next_size
@@ -79,24 +84,22 @@ def _outcome(trial: Trial, line: Line, budget: Budget, chance: Random) -> Outcom
     own = Point(batch_size=trial.candidate.batch_size, peak_bytes=peak_bytes, step_ms=1.0)
     sizes = () if isinstance(trial, BucketTurns) else trial.further
     further, failed = _run(lambda points: next_further(sizes, [own, *points], budget.budget_bytes), peak, budget)
-    return Outcome(
-        kind=Kind.FITS if peak_bytes <= budget.budget_bytes else Kind.DEVICE_OOM,
-        stage=Stage.DONE,
-        peak_bytes=peak_bytes,
-        step_ms=1.0,
-        further=further,
-        further_failed=failed,
-    )
+    if peak_bytes > budget.budget_bytes:
+        return _over_headroom(trial.candidate.batch_size, peak_bytes)
+    return Fitted(peak_bytes=peak_bytes, step_ms=1.0, further=further, further_failed=failed)
 
 
 def _climb(trial: Climb, peak: Callable[[int], int], budget: Budget) -> Outcome:
     points, failed = _run(lambda points: next_size(trial.sizes, points, budget.budget_bytes), peak, budget)
-    return Outcome(
-        kind=Kind.DEVICE_OOM if failed else Kind.FITS,
-        stage=Stage.DONE,
-        peak_bytes=failed.peak_bytes if failed else points[-1].peak_bytes,
-        points=points,
-        failed_batch_size=failed.batch_size if failed else None,
+    if failed is not None:
+        return replace(_over_headroom(failed.batch_size, failed.peak_bytes), points=points, step_ms=None)
+    return Climbed(peak_bytes=points[-1].peak_bytes, points=points)
+
+
+def _over_headroom(batch_size: int, peak_bytes: int | None) -> Failed:
+    error = TrialError(code="over_headroom", message="")
+    return Failed(
+        kind=Kind.DEVICE_OOM, stage=Stage.DONE, error=error, batch_size=batch_size, peak_bytes=peak_bytes, step_ms=1.0
     )
 
 

@@ -30,7 +30,6 @@ from oomtune.domain import (
     Kind,
     Outcome,
     ProbeResult,
-    Stage,
     Trial,
     TrialError,
 )
@@ -41,6 +40,7 @@ from oomtune.report.json_document import check_document
 from oomtune.spec import Document, digest_of
 from oomtune.storage.tuned import TunedConfig
 from oomtune.trials.fake import FakeDevice
+from tests.support.outcomes import failed
 from tests.support.specs import CPU, small_probe_spec, small_spec
 from tests.unit.commands.test_check_edits import write_pair
 
@@ -89,8 +89,8 @@ class Scripted(FakeDevice):
         return ending
 
 
-OOM = Outcome(kind=Kind.DEVICE_OOM, stage=Stage.TRAIN, error=TrialError(code="device_oom", message="OOM"))
-CRASH = Outcome(kind=Kind.CRASH, stage=Stage.TRAIN, error=TrialError(code="raised", message="ValueError: no", hint="h"))
+OOM = failed(error=TrialError(code="device_oom", message="OOM"))
+CRASH = failed(Kind.CRASH, error=TrialError(code="raised", message="ValueError: no", hint="h"))
 
 BUCKETED = tuned_on(sequence_length=16, bucket_boundaries=(8, 16), bucket_batch_sizes=(120, 60))
 

@@ -27,6 +27,7 @@ from oomtune.domain import (
     Certainty,
     Cost,
     Explanation,
+    Fitted,
     Held,
     Kind,
     LayerMemory,
@@ -47,6 +48,7 @@ from oomtune.report.json_document import explanation_document
 from oomtune.report.terminal import print_explanation
 from oomtune.spec import load_spec
 from oomtune.trials.fake import FakeDevice
+from tests.support.outcomes import failed
 from tests.support.specs import CPU, small_probe_spec, small_spec
 
 MIB = 1024**2
@@ -101,8 +103,10 @@ class FakeBench:
         outcome = dataclasses.replace(device.run(trial), jit_compile=False, duration_s=1.0)
         if spec.training.jit_compile:
             error = TrialError(code="raised", message="XLA can't do that\nand more")
-            outcome = dataclasses.replace(outcome, kind=Kind.CRASH, points=(), error=error)
-        return dataclasses.replace(outcome, anatomy=ANATOMY if is_dissection(trial) else None)
+            return failed(Kind.CRASH, error=error)
+        if is_dissection(trial) and isinstance(outcome, Fitted):
+            return dataclasses.replace(outcome, anatomy=ANATOMY)
+        return outcome
 
 
 def explained(asked: Asked | None = None, bench: FakeBench | None = None, **overrides: Any) -> Explanation:

@@ -13,6 +13,7 @@ from oomtune.domain import (
     Certainty,
     Confirm,
     Explanation,
+    Fitted,
     Kind,
     Outcome,
     Point,
@@ -24,6 +25,7 @@ from oomtune.domain import (
 from oomtune.report.explanation import before_row, growth_sentences, remedy_notes, remedy_rows
 from oomtune.report.json_document import explanation_document
 from oomtune.search.climb import next_further
+from tests.support.outcomes import failed
 from tests.unit.commands.test_explain import MIB, FakeBench, Law, explained, is_dissection, law
 
 
@@ -37,7 +39,7 @@ class NoisyBench(FakeBench):
     def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
         outcome = super().run(what, spec, budget, trial)
         more = 1.1 if len(self.ran) % 2 else 1.0
-        return dataclasses.replace(outcome, peak_bytes=outcome.peak_bytes and int(outcome.peak_bytes * more))
+        return dataclasses.replace(outcome, peak_bytes=int((outcome.peak_bytes or 0) * more))
 
 
 class ShortBench(FakeBench):
@@ -83,7 +85,7 @@ def test_a_change_that_may_be_chance_has_to_show_twice() -> None:
         def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
             outcome = super().run(what, spec, budget, trial)
             off = {"adafactor for adam": 1.15, "sgd for adam": 0.85}.get(what, 1.0)
-            return dataclasses.replace(outcome, peak_bytes=outcome.peak_bytes and int(outcome.peak_bytes * off))
+            return dataclasses.replace(outcome, peak_bytes=int((outcome.peak_bytes or 0) * off))
 
     explanation = explained(bench=OnceOff(lambda _, at: (10 + at.batch_size) * MIB))
     assert explanation.saved_bytes(named(explanation, "adafactor for adam")) == 0
@@ -94,7 +96,7 @@ def test_an_answer_at_its_edge_is_explained_also_when_one_run_of_it_is_over() ->
     class OnceOver(FakeBench):
         def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
             outcome = super().run(what, spec, budget, trial)
-            return dataclasses.replace(outcome, kind=Kind.DEVICE_OOM) if what == "the candidate as it is" else outcome
+            return failed() if what == "the candidate as it is" else outcome
 
     before = explained(Asked(batch_size=90, sequence_length=128), OnceOver()).before
     assert (before.largest_batch_size, before.certainty) == (90, Certainty.RAN)
@@ -158,6 +160,7 @@ def test_the_largest_batch_is_what_a_process_of_its_own_allows_whatever_a_climb_
             if not isinstance(trial, Search) or trial.further_within_s is None or ", batch" in what:
                 return super().run(what, spec, budget, trial)
             climbed = FakeBench(lambda spec, at: int(law(spec, at) * off)).run(what, spec, budget, trial)
+            assert isinstance(own, Fitted)
             return dataclasses.replace(own, further=climbed.further, further_failed=climbed.further_failed)
 
     explanation = explained(bench=Misleading())
@@ -199,8 +202,7 @@ def test_a_model_for_one_batch_size_is_said_to_take_no_larger_one() -> None:
     class ForOneSize(FakeBench):
         def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
             outcome = super().run(what, spec, budget, without_further(trial))
-            crashed = dataclasses.replace(outcome, kind=Kind.CRASH, points=())
-            return outcome if trial.candidate.batch_size == 8 else crashed
+            return outcome if trial.candidate.batch_size == 8 else failed(Kind.CRASH, points=())
 
     explanation = explained(Asked(batch_size=8), ForOneSize())
     costs = [explanation.before, *(remedy.cost for remedy in explanation.remedies if remedy.cost)]

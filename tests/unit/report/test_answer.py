@@ -10,11 +10,10 @@ from oomtune.domain import (
     Confirm,
     Finding,
     Fit,
+    Fitted,
     Kind,
-    Outcome,
     ProbeResult,
     Search,
-    Stage,
     TrialError,
     TrialRecord,
     Verdict,
@@ -23,6 +22,7 @@ from oomtune.report.answer import answer_rows, finding_rows, verdict_words
 from oomtune.report.json_document import probe_document
 from oomtune.report.trial_rows import trial_row
 from tests.support.finished import FailingDevice, finished
+from tests.support.outcomes import failed
 from tests.support.specs import BUDGET, CPU, small_probe_spec
 
 MIB = 1024**2
@@ -33,13 +33,13 @@ LARGER = Candidate(batch_size=9)
 
 
 def confirmed(*findings: Finding) -> TrialRecord:
-    outcome = Outcome(kind=Kind.FITS, stage=Stage.DONE, peak_bytes=4 * MIB, findings=findings)
+    outcome = Fitted(peak_bytes=4 * MIB, findings=findings)
     return TrialRecord(number=1, trial=Confirm(candidate=BEST), outcome=outcome)
 
 
 def fragmented() -> TrialRecord:
     error = TrialError(code="fragmentation", message="fragmentation: 30% is free", hint="take a smaller batch")
-    outcome = Outcome(kind=Kind.DEVICE_OOM, stage=Stage.TRAIN, error=error)
+    outcome = failed(error=error, batch_size=LARGER.batch_size)
     return TrialRecord(number=2, trial=Search(candidate=LARGER), outcome=outcome)
 
 
@@ -81,7 +81,7 @@ def test_fragmentation_of_the_next_larger_batch_comes_with_a_remedy() -> None:
 def test_fragmentation_that_ended_a_climb_is_reported_too() -> None:
     climb = Climb(lane=BEST.lane, sizes=(1, 4, 9))
     record = fragmented()
-    ended = dataclasses.replace(record, trial=climb, outcome=dataclasses.replace(record.outcome, failed_batch_size=9))
+    ended = dataclasses.replace(record, trial=climb)
     assert [row.hint for row in finding_rows(result_of(confirmed(), ended))] == ["take a smaller batch"]
 
 

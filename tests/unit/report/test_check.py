@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from oomtune.domain import CheckVerdict, Kind, Stage, TrialError
+from oomtune.domain import CheckVerdict, FailureKind, Kind, Stage, TrialError
 from oomtune.errors import NoSuchDevice, Problem, SpecProblem, TrialCrashed
 from oomtune.report.check import certainty, check_message, check_report, check_rows, failed_check_report
 from oomtune.report.json_document import check_document
@@ -16,6 +16,7 @@ from oomtune.report.junit import check_junit
 from oomtune.report.markdown import check_markdown
 from oomtune.report.pipelines import github_annotation, gitlab_code_quality
 from tests.support.checks import FITTED, RESULT
+from tests.support.outcomes import failed
 from tests.support.specs import CPU
 
 FITS = dataclasses.replace(RESULT, verdict=CheckVerdict.FITS, expected_peak_bytes=900)
@@ -117,7 +118,7 @@ def test_the_annotation_has_the_first_line_of_the_error_and_junit_the_traceback(
     ],
 )
 def test_the_annotation_of_a_misfit_has_its_peak_or_the_limit(verdict: str, peak_bytes: int | None, fact: str) -> None:
-    outcome = dataclasses.replace(FITTED, kind=Kind.DEVICE_OOM, stage=Stage.TRAIN, peak_bytes=peak_bytes)
+    outcome = failed(peak_bytes=peak_bytes, duration_s=3.0)
     error = TrialError(code="device_oom", message="OOM when allocating")
     result = dataclasses.replace(RESULT, verdict=CheckVerdict(verdict), outcome=outcome, problem=error)
     annotation = github_annotation(check_report(result)) or ""
@@ -146,9 +147,9 @@ def test_certainty_depends_on_the_room_that_the_cpu_run_leaves_on_the_card(peak:
 @pytest.mark.parametrize(
     ("kind", "word"), [(Kind.DEVICE_OOM, "sure"), (Kind.TIMEOUT, "not known"), (Kind.CRASH, "not known")]
 )
-def test_only_an_out_of_memory_error_here_says_something_about_the_card(kind: Kind, word: str) -> None:
+def test_only_an_out_of_memory_error_here_says_something_about_the_card(kind: FailureKind, word: str) -> None:
     card = dataclasses.replace(CPU, stands_in_for="Tesla T4")
-    outcome = dataclasses.replace(FITTED, kind=kind, peak_bytes=None)
+    outcome = failed(kind, stage=Stage.DONE)
     result = dataclasses.replace(FITS, verdict=CheckVerdict.DOES_NOT_FIT, device=card, outcome=outcome, was_tuned=True)
     assert certainty(result).startswith(word)
     assert ("no longer fits" in check_message(result).sentence) == (kind is not Kind.TIMEOUT)

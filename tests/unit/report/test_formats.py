@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from oomtune.domain import Finding, ProbeResult, Verdict, runs_of
+from oomtune.domain import Failed, Finding, ProbeResult, Verdict, runs_of
 from oomtune.report.answer import answer_rows, lane_lines, lane_rows, length_rows, verdict_words
 from oomtune.report.csv import probe_csv
 from oomtune.report.figures import figures
@@ -225,6 +225,7 @@ def test_any_text_can_be_escaped(text: str) -> None:
 def test_an_error_that_looks_like_a_formula_is_quoted_in_csv() -> None:
     broken = finished(probe_spec(), device_class=FailingDevice)
     last = broken.records[-1]
+    assert isinstance(last.outcome, Failed)
     error = dataclasses.replace(FailingDevice.error, message="=HYPERLINK(1)")
     record = dataclasses.replace(last, outcome=dataclasses.replace(last.outcome, error=error))
     text = probe_csv(dataclasses.replace(broken, records=(*broken.records[:-1], record)))

@@ -13,6 +13,7 @@ from oomtune.domain import Aim, Budget, Candidate, Kind, Purpose, SearchSpace, T
 from oomtune.search import best_fit, buckets_found, next_trial_of_all
 from oomtune.search.buckets import boundaries, share_padding
 from oomtune.trials.fake import FakeDevice
+from tests.support.outcomes import failed
 
 counts = st.dictionaries(st.integers(1, 600), st.integers(1, 500), min_size=1, max_size=40).map(
     lambda found: tuple(sorted(found.items()))
@@ -158,7 +159,7 @@ def test_a_crash_in_a_buckets_own_lane_leaves_the_answer_and_ends_the_buckets() 
     while (trial := next_trial_of_all(SPACE, device.budget, history)) is not None:
         outcome = device.run(trial)
         if (trial.candidate.sequence_length or 0) < 64:
-            outcome = replace(outcome, kind=Kind.CRASH, points=())
+            outcome = failed(Kind.CRASH)
         history.append(TrialRecord(number=len(history) + 1, trial=trial, outcome=outcome))
     assert history[-1].outcome.kind is Kind.CRASH
     best = best_fit(SPACE, history)

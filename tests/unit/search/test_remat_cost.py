@@ -10,13 +10,13 @@ from oomtune.domain import (
     Aim,
     Candidate,
     Climb,
+    Climbed,
     Fit,
     Kind,
     Outcome,
     Point,
     ProbeResult,
     RematMode,
-    Stage,
     Trial,
     TrialError,
     TrialRecord,
@@ -27,6 +27,7 @@ from oomtune.report.json_document import probe_document
 from oomtune.storage.tuned import tuned_values
 from oomtune.trials.fake import FakeDevice
 from tests.support.finished import finished
+from tests.support.outcomes import failed
 from tests.support.specs import small_probe_spec
 from tests.unit.search.test_remedies_in_the_search import Notes, probe
 
@@ -37,7 +38,7 @@ def climbed(candidate: Candidate, **step_ms: float) -> TrialRecord:
     """A climb in the candidate's lane, with the step of each size."""
     sizes = [(int(name.removeprefix("at_")), took) for name, took in step_ms.items()]
     points = tuple(Point(batch_size=size, peak_bytes=1_000, step_ms=took) for size, took in sizes)
-    outcome = Outcome(kind=Kind.FITS, stage=Stage.DONE, peak_bytes=1_000, step_ms=sizes[-1][1], points=points)
+    outcome = Climbed(peak_bytes=1_000, step_ms=sizes[-1][1], points=points)
     return TrialRecord(
         number=1, trial=Climb(lane=candidate.lane, sizes=tuple(size for size, _ in sizes)), outcome=outcome
     )
@@ -131,7 +132,7 @@ def test_a_model_that_fails_without_it_keeps_its_answer_and_that_is_said() -> No
             outcome = super().run(trial, within_s=within_s)
             if trial.candidate.remat is RematMode.FULL:
                 return outcome
-            return dataclasses.replace(outcome, kind=Kind.CRASH, error=TrialError(code="raised", message="no such op"))
+            return failed(Kind.CRASH, error=TrialError(code="raised", message="no such op"))
 
     there, notes = FailsWithout(limit_bytes=1_000, law=device(1.0).law), Notes()
     result = probe(there, there.budget, ONLY_WITH, observer=notes)

@@ -19,7 +19,6 @@ from oomtune.domain import (
     ProbeSpec,
     Purpose,
     SearchSpace,
-    Stage,
     Trial,
     TrialError,
     TrialRecord,
@@ -33,6 +32,7 @@ from oomtune.session import Limits, run_session
 from oomtune.trials.fake import FakeDevice, Law
 from oomtune.trials.runner import Runner
 from tests.benchmarks.searching import play
+from tests.support.outcomes import failed
 from tests.support.specs import CPU, small_probe_spec
 
 
@@ -195,7 +195,7 @@ class Overflows:
         outcome = self.device.run(trial, within_s=within_s)
         if trial.purpose is Purpose.CONFIRM and trial.candidate.precision in self.precisions:
             error = TrialError(code="loss_not_finite", message="the loss is inf at step 7")
-            return Outcome(kind=Kind.CRASH, stage=Stage.TRAIN, error=error)
+            return failed(Kind.CRASH, error=error)
         return outcome
 
     def close(self) -> None:

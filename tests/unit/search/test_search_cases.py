@@ -10,7 +10,10 @@ from oomtune.domain import (
     Budget,
     Candidate,
     Climb,
+    Climbed,
     FailedSize,
+    FailureKind,
+    Fitted,
     Kind,
     Objective,
     Outcome,
@@ -18,7 +21,6 @@ from oomtune.domain import (
     Purpose,
     Search,
     SearchSpace,
-    Stage,
     Trial,
     TrialRecord,
 )
@@ -223,10 +225,10 @@ def test_a_size_that_failed_after_another_and_is_doubted_has_no_peak_to_compare_
     )
     climbed = tuple(Point(batch_size=size, peak_bytes=size // 2 * MB, step_ms=1.0) for size in (512, 1024, 1695))
     climb = Climb(lane=lane, sizes=(512, 1024, 1695))
-    fitted = Outcome(kind=Kind.FITS, stage=Stage.DONE, peak_bytes=800 * MB, step_ms=1.0)
+    fitted = Fitted(peak_bytes=800 * MB, step_ms=1.0)
     ended = FailedSize(batch_size=1695, kind=Kind.DEVICE_OOM)
     outcomes: dict[Trial, Outcome] = {
-        climb: dataclasses.replace(fitted, points=climbed),
+        climb: Climbed(peak_bytes=800 * MB, points=climbed),
         Search(candidate=lane.at(1600)): dataclasses.replace(fitted, further_failed=ended),
         Search(candidate=lane.at(1650)): fitted,
     }
@@ -251,7 +253,7 @@ def test_something_is_foreseen_until_the_answer_is_known() -> None:
 
 
 @pytest.mark.parametrize("kind", [Kind.HOST_OOM, Kind.TIMEOUT])
-def test_host_memory_and_timeouts_bound_the_search_too(kind: Kind) -> None:
+def test_host_memory_and_timeouts_bound_the_search_too(kind: FailureKind) -> None:
     """Anything but a crash at a size means that the size can't be had."""
     device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
     space = SearchSpace(batch_sizes=range(1, 1025), resolution=0)

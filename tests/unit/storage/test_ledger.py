@@ -4,20 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from oomtune.domain import Candidate, Kind, Outcome, Search, Stage, TrialError, TrialRecord
+from oomtune.domain import Candidate, Fitted, Kind, Search, TrialRecord
 from oomtune.errors import EnvironmentProblem, OutputNotWritable
 from oomtune.storage.ledger import SPARE, Ledger, ledger_folder
 from oomtune.storage.ledger_index import folders
+from tests.support.outcomes import failed
 
 KEY = {"spec": "abc", "tensorflow": "2.21.0"}
 
 
 def record(number: int, kind: Kind = Kind.FITS) -> TrialRecord:
-    error = TrialError(code="x", message="why") if kind is not Kind.FITS else None
+    peak_bytes = number * 100
     return TrialRecord(
         number=number,
         trial=Search(candidate=Candidate(batch_size=number, sequence_length=7)),
-        outcome=Outcome(kind=kind, stage=Stage.DONE, peak_bytes=number * 100, step_ms=1.5, error=error),
+        outcome=Fitted(peak_bytes=peak_bytes, step_ms=1.5)
+        if kind is Kind.FITS
+        else failed(kind, peak_bytes=peak_bytes, batch_size=number),
     )
 
 

@@ -12,6 +12,7 @@ from oomtune.domain import (
     Candidate,
     Climb,
     Confirm,
+    Failed,
     FailedSize,
     Kind,
     Point,
@@ -42,7 +43,6 @@ def test_a_run_within_the_budget_fits() -> None:
     outcome = decide(SEARCH, BUDGET, Ending(reply=done(900), exit_code=0))
     assert (outcome.kind, outcome.peak_bytes, outcome.step_ms, outcome.steps_run) == (Kind.FITS, 900, 2.0, 3)
     assert outcome.validated
-    assert outcome.failed_batch_size is None
 
 
 def test_times_are_rounded_before_anything_shows_them() -> None:
@@ -117,8 +117,8 @@ RESOURCE = (
 def test_the_type_decides_and_then_the_structure_of_the_message(reply: Reply, kind: Kind) -> None:
     outcome = decide(SEARCH, BUDGET, Ending(reply=reply, exit_code=0))
     assert outcome.kind is kind
-    assert outcome.error is not None
-    assert outcome.failed_batch_size == 8
+    assert isinstance(outcome, Failed)
+    assert outcome.batch_size == 8
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,8 @@ def test_a_climb_keeps_the_points_it_had_when_it_ran_out() -> None:
     error = RaisedError(type_name="x.AllocatorStalled", bases=(), message="no room", traceback="")
     reply = Reply(stage=Stage.TRAIN, points=points, batch_size=16, error=error)
     outcome = decide(CLIMB, BUDGET, Ending(reply=reply, exit_code=0))
-    assert (outcome.kind, outcome.points, outcome.failed_batch_size) == (Kind.DEVICE_OOM, points, 16)
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.points, outcome.batch_size) == (Kind.DEVICE_OOM, points, 16)
 
 
 def test_a_point_of_a_climb_that_is_over_the_budget_is_no_fit() -> None:
@@ -159,7 +160,7 @@ def test_a_point_of_a_climb_that_is_over_the_budget_is_no_fit() -> None:
     outcome = decide(CLIMB, BUDGET, Ending(reply=Reply(stage=Stage.DONE, points=points, peak_bytes=950), exit_code=0))
     assert outcome.kind is Kind.DEVICE_OOM
     assert [point.batch_size for point in outcome.points] == [1]
-    assert outcome.failed_batch_size == 4
+    assert outcome.batch_size == 4
 
 
 MIB = 1024**2
