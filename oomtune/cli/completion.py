@@ -29,9 +29,9 @@ def objectives(incomplete: str) -> list[str]:
 
 def gpus(incomplete: str) -> list[str]:
     """The catalogue's cards, each in one word that means it."""
-    from oomtune.devices.catalogue import cards, in_one_word
+    from oomtune.devices.catalogue import cards
 
-    return _beginning(incomplete, map(in_one_word, cards()))
+    return _beginning(incomplete, (card.short_name for card in cards()))
 
 
 def _beginning(incomplete: str, values: Iterable[str]) -> list[str]:

@@ -15,9 +15,8 @@ from oomtune import __version__
 from oomtune.commands.prepare import device_flags
 from oomtune.devices import resolve
 from oomtune.devices.catalogue import find_card
-from oomtune.devices.host_memory import cpu_name, host_memory
-from oomtune.devices.nvml import NvmlCard, nvml_cards
-from oomtune.devices.tensorflow_view import Machine, ask_tensorflow
+from oomtune.devices.gpus import Machine, NvmlCard, ask_tensorflow, nvml_cards
+from oomtune.devices.host import cpu_name, host_memory
 from oomtune.domain import DeviceRequest
 from oomtune.errors import EnvironmentProblem, UsageProblem
 from oomtune.spec import load_spec

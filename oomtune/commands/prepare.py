@@ -15,7 +15,7 @@ from typing import Any
 from oomtune import __version__, errors
 from oomtune.commands.scan import scan_data, with_data
 from oomtune.devices import Resolved, ask_tensorflow, resolve
-from oomtune.devices.nvml import nvml_cards
+from oomtune.devices.gpus import nvml_cards
 from oomtune.domain import KerasFile, Layers, ProbeSpec, Script, TrialError, runs_users_code
 from oomtune.domain.observer import Observer
 from oomtune.spec import LoadedSpec, data_files, named_modules

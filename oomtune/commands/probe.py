@@ -27,7 +27,7 @@ from oomtune.commands.prepare import (
 )
 from oomtune.commands.scan import said_of
 from oomtune.devices import Resolved
-from oomtune.devices.host_memory import SHARE_OF_FREE, host_memory
+from oomtune.devices.host import SHARE_OF_FREE, host_memory
 from oomtune.diagnosis.nothing_fits import nothing_fits, smallest_failure
 from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Script, Search, TrialError, Verdict
 from oomtune.domain.observer import Observer, SilentObserver

@@ -1,13 +1,13 @@
-"""From what was asked for to a device and a budget that this machine can keep."""
+"""Turn what a spec asks for into a device and a budget that this machine can keep."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from oomtune.devices.catalogue import Card, find_card
-from oomtune.devices.host_memory import SHARE_OF_FREE, HostMemory, cpu_name, host_memory
-from oomtune.devices.nvml import NvmlCard
-from oomtune.devices.tensorflow_view import Gpu
+from oomtune.devices.gpus import Gpu, NvmlCard
+from oomtune.devices.host import SHARE_OF_FREE, HostMemory, cpu_name, host_memory
 from oomtune.domain import Budget, Device, DeviceRequest
 from oomtune.errors import BudgetTooLarge, NoSuchDevice
 from oomtune.units import MIB, format_bytes
@@ -21,7 +21,7 @@ class Resolved:
 
 
 def resolve(request: DeviceRequest, gpus: tuple[Gpu, ...], cards: list[NvmlCard] | None = None) -> Resolved:
-    """The device to probe and its budget. `gpus` are TensorFlow's, `cards` NVML's."""
+    """Return the device to probe and its budget. Raise `EnvironmentProblem` if this machine can't give them."""
     if request.kind == "gpu" and not gpus:
         raise NoSuchDevice(
             "no GPU is visible to TensorFlow",
@@ -33,60 +33,58 @@ def resolve(request: DeviceRequest, gpus: tuple[Gpu, ...], cards: list[NvmlCard]
 
 
 def _same_card(gpu: Gpu, cards: list[NvmlCard]) -> NvmlCard | None:
-    """The card that TensorFlow means; None where that can't be told. NVML also lists the cards that are hidden from
-    TensorFlow, and in an order of its own."""
-    alike = [card for card in cards if card.bus_id == gpu.bus_id] if gpu.bus_id else cards
-    return alike[0] if len(alike) == 1 else None
+    """Return the card that is this GPU, or None if that can't be known: NVML also lists cards that are hidden from
+    TensorFlow, and in another order."""
+    matches = [card for card in cards if card.bus_id == gpu.bus_id] if gpu.bus_id else cards
+    return matches[0] if len(matches) == 1 else None
 
 
 def _cpu(request: DeviceRequest, memory: HostMemory) -> Resolved:
     card = find_card(request.like) if request.like is not None else None
-    limit = card.usable_bytes if card else request.memory_limit_bytes
-    if limit is None:
-        limit = int(memory.free_bytes * SHARE_OF_FREE)
-    elif limit > memory.free_bytes:
+    limit_bytes = card.usable_bytes if card else request.memory_limit_bytes
+    if limit_bytes is None:
+        limit_bytes = int(memory.free_bytes * SHARE_OF_FREE)
+    elif limit_bytes > memory.free_bytes:
         raise BudgetTooLarge(
-            f"the limit of {format_bytes(limit)} is more than this machine can hold: {format_bytes(memory.free_bytes)} "
-            f"of {format_bytes(memory.total_bytes)} are free (bound by {memory.bound_by})",
+            f"the limit of {format_bytes(limit_bytes)} is more than this machine can hold: "
+            f"{format_bytes(memory.free_bytes)} of {format_bytes(memory.total_bytes)} are free "
+            f"(bound by {memory.bound_by})",
             hint="give a smaller --memory-limit, or free memory on the machine",
         )
     return Resolved(
         device=Device(kind="cpu", name=cpu_name(), stands_in_for=card.name if card else None),
-        budget=_budget(limit, request),
-        notices=(*(_stand_in_notice(card) if card else ()), *_for_a_gpu_only(request)),
+        budget=_budget(limit_bytes, request),
+        notices=tuple(_cpu_notices(request, card)),
     )
 
 
-def _stand_in_notice(card: Card) -> tuple[str, ...]:
-    return (
-        f"the CPU stands in for a {card.name} with {format_bytes(card.usable_bytes)} ({card.basis}): its answers "
-        "have come out 15 to 50 % above what such cards really hold, so leave room or probe on one",
-    )
-
-
-def _for_a_gpu_only(request: DeviceRequest) -> tuple[str, ...]:
-    asked = {
-        f"device.allocator: {request.allocator}": request.allocator != "default",
-        "device.memory_growth: true": request.memory_growth,
-    }
-    return tuple(f"{key} does nothing here: the CPU is probed, and only a GPU has it" for key in asked if asked[key])
+def _cpu_notices(request: DeviceRequest, card: Card | None) -> Iterator[str]:
+    if card is not None:
+        yield (
+            f"the CPU stands in for a {card.name} with {format_bytes(card.usable_bytes)} ({card.basis}): its answers "
+            "have been 15 to 50 % above what such cards really hold, so leave room or probe on a real one"
+        )
+    if request.allocator != "default":
+        yield f"device.allocator: {request.allocator} has no effect on the CPU"
+    if request.memory_growth:
+        yield "device.memory_growth: true has no effect on the CPU"
 
 
 def _gpu(request: DeviceRequest, gpu: Gpu, card: NvmlCard | None) -> Resolved:
     like = find_card(request.like) if request.like is not None else None
-    limit = like.usable_bytes if like else request.memory_limit_bytes
-    if limit is None:
-        limit = gpu.memory_limit_bytes
-    elif limit > gpu.memory_limit_bytes:
+    limit_bytes = like.usable_bytes if like else request.memory_limit_bytes
+    if limit_bytes is None:
+        limit_bytes = gpu.memory_limit_bytes
+    elif limit_bytes > gpu.memory_limit_bytes:
         raise BudgetTooLarge(
-            f"the limit of {format_bytes(limit)} is more than {gpu.name} has: TensorFlow can take "
+            f"the limit of {format_bytes(limit_bytes)} is more than {gpu.name} has: TensorFlow can take "
             f"{format_bytes(gpu.memory_limit_bytes)} of it now",
-            hint="give a smaller --memory-limit, or free memory on the card (oomtune doctor says who has it)",
+            hint="give a smaller --memory-limit, or free memory on the card (oomtune doctor shows who uses it)",
         )
     tenants = () if card is None else card.tenants
     return Resolved(
         device=Device(kind="gpu", name=gpu.name, allocator=request.allocator, memory_growth=request.memory_growth),
-        budget=_budget(limit, request),
+        budget=_budget(limit_bytes, request),
         notices=tuple(
             f"process {tenant.pid} ({tenant.name}) also has memory on {gpu.name}"
             + (f": {format_bytes(tenant.used_bytes)}" if tenant.used_bytes else "")

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from oomtune.devices.host_memory import cpu_name
+from oomtune.devices.host import cpu_name
 from oomtune.domain import Budget, Device, Failed, Kind, Lane, Outcome, ProbeSpec, Search, SearchSpace, Stage
 from oomtune.search import next_trial
 from oomtune.search.evidence import lane_views

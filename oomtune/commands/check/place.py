@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from oomtune.devices import Resolved, ask_tensorflow, resolve
 from oomtune.devices.catalogue import find_card
-from oomtune.devices.nvml import NvmlCard, nvml_cards
-from oomtune.devices.tensorflow_view import Gpu
+from oomtune.devices.gpus import Gpu, NvmlCard, nvml_cards
 from oomtune.domain import Change, Device, DeviceRequest
 from oomtune.errors import BudgetTooLarge
 from oomtune.storage.tuned import TunedConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oomtune.cli import completion as completing
-from oomtune.devices.catalogue import cards, find_card, in_one_word
+from oomtune.devices.catalogue import cards, find_card
 from oomtune.domain import Objective
 from tests.support.cli import Cli
 
@@ -22,7 +22,7 @@ def completed(cli: Cli, words: str) -> list[str]:
     [
         ("probe --device ", ["auto", "gpu", "cpu"]),
         ("probe --objective ", list(map(str, Objective))),
-        ("check m.yaml --against T", [word for word in map(in_one_word, cards()) if word.startswith("T")]),
+        ("check m.yaml --against T", [card.short_name for card in cards() if card.short_name.startswith("T")]),
     ],
 )
 def test_the_values_of_options_are_completed(words: str, values: list[str], cli: Cli) -> None:
@@ -31,10 +31,10 @@ def test_the_values_of_options_are_completed(words: str, values: list[str], cli:
 
 def test_every_card_that_is_offered_is_understood_as_itself_in_any_case() -> None:
     for card in cards():
-        assert find_card(in_one_word(card)) == card
-        assert " " not in in_one_word(card)
+        assert find_card(card.short_name) == card
+        assert " " not in card.short_name
     assert "t4" in completing.gpus("t")
-    assert set(completing.gpus("")) == {in_one_word(card) for card in cards()}
+    assert set(completing.gpus("")) == {card.short_name for card in cards()}
 
 
 def test_what_comes_after_the_version_is_completed_and_the_version_is_not_said(cli: Cli) -> None:

@@ -10,7 +10,7 @@ import pytest
 from oomtune.commands.check.place import Place, place_for
 from oomtune.commands.check.running import run_trials
 from oomtune.commands.check.subject import trials_of
-from oomtune.devices.host_memory import HostMemory
+from oomtune.devices.host import HostMemory
 from oomtune.domain import Budget, Candidate, CheckResult, CheckVerdict, DeviceRequest
 from oomtune.domain.observer import SilentObserver
 from oomtune.errors import BudgetTooLarge

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oomtune.commands.check.place import Place, place_for
-from oomtune.devices.tensorflow_view import Gpu
+from oomtune.devices.gpus import Gpu
 from oomtune.domain import (
     DeviceRequest,
 )

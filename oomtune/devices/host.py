@@ -1,4 +1,4 @@
-"""How much memory this machine has to give, containers' limits included."""
+"""This machine's CPU, and how much memory it can give. Container limits count."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import psutil
 
-# What is free now will not all be free later: other programs, and our own share outside the allocator.
+# Not all that is free now stays free: other programs take some, and so does TensorFlow outside its allocator.
 SHARE_OF_FREE = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMemory:
-    """`free_bytes` is what can be taken without swapping or being killed; `bound_by` says what sets it."""
+    """`free_bytes` can be taken without swapping or being killed; `bound_by` names what limits it."""
 
     free_bytes: int
     total_bytes: int
@@ -22,7 +22,7 @@ class HostMemory:
 
 
 def host_memory(root: Path = Path("/")) -> HostMemory:
-    """The least of what the machine has available and what each control group around this process leaves."""
+    """Return the smaller of what the machine has available and what each enclosing control group leaves."""
     machine = psutil.virtual_memory()
     best = HostMemory(free_bytes=machine.available, total_bytes=machine.total, bound_by="the machine")
     for limit, used in _control_groups(root):
@@ -34,11 +34,11 @@ def host_memory(root: Path = Path("/")) -> HostMemory:
 
 
 def _control_groups(root: Path) -> list[tuple[int, int]]:
-    """(limit, used) of every memory control group this process is in; version 2 and version 1."""
+    """Return the limit and the use of every memory control group, of version 2 or 1, that holds this process."""
     membership = root / "proc/self/cgroup"
     if not membership.is_file():
         return []
-    found = []
+    groups = []
     for line in membership.read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -50,11 +50,11 @@ def _control_groups(root: Path) -> list[tuple[int, int]]:
         else:
             continue
         group = base / path.lstrip("/")
-        # A container often sees its own group mounted at the root, so the listed path may not exist in it.
+        # A container often sees its own group mounted at the root, where the listed path does not exist.
         for folder in (group, *group.parents):
             if base == folder or base in folder.parents:
-                found.append(_limit_of(folder, *names))
-    return [entry for entry in found if entry is not None]
+                groups.append(_limit_of(folder, *names))
+    return [group for group in groups if group is not None]
 
 
 def _limit_of(folder: Path, limit_name: str, used_name: str, cache_name: str) -> tuple[int, int] | None:
@@ -64,7 +64,7 @@ def _limit_of(folder: Path, limit_name: str, used_name: str, cache_name: str) ->
         statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
     except OSError:
         return None
-    # Pages of files that nobody uses are given back when memory is short.
+    # The kernel gives unused pages of files back when memory is short.
     return (int(limit), used - int(statistics.get(cache_name, 0))) if limit.isdigit() else None
 
 

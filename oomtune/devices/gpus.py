@@ -1,9 +1,39 @@
-"""What NVIDIA's management library says of the cards: names, memory, and who else is on them."""
+"""The GPUs of this machine: as TensorFlow sees them, and as NVML does (NVIDIA's management library)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+from oomtune.trials.ask import ask
+from oomtune.trials.worker_host import WorkerHost
+
+_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU that TensorFlow sees. `bus_id` tells it from others of the same name; empty if TensorFlow gives none."""
+
+    name: str
+    memory_limit_bytes: int
+    bus_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What TensorFlow reports about itself and the GPUs it finds."""
+
+    tensorflow: str
+    keras: str
+    cuda_build: bool
+    cuda_version: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+
+
+def ask_tensorflow(host: WorkerHost) -> Machine:
+    """Have a worker process list TensorFlow's devices: this process does not import TensorFlow."""
+    return ask(host, "describe", None, Machine, timeout_s=_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,17 +47,18 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlCard:
+    """A card that NVML lists. `bus_id` is written as TensorFlow writes it; empty if NVML gives none."""
+
     name: str
     total_bytes: int
     free_bytes: int
     driver: str
     tenants: tuple[Tenant, ...]
     bus_id: str = ""
-    """Where it is plugged in, as TensorFlow writes it; empty where NVML does not say."""
 
 
 def nvml_cards(library: Any = None) -> list[NvmlCard]:
-    """Every card that NVML lists; none where there is no driver. `library` stands in for pynvml in tests."""
+    """Return every card that NVML lists; none without a driver. `library` replaces pynvml in tests."""
     if library is None:
         import pynvml
 
@@ -39,8 +70,8 @@ def nvml_cards(library: Any = None) -> list[NvmlCard]:
     try:
         driver = _text(library.nvmlSystemGetDriverVersion())
         handles = [library.nvmlDeviceGetHandleByIndex(index) for index in range(library.nvmlDeviceGetCount())]
-        found = [_card(library, handle, driver) for handle in handles]
-        return [card for card in found if card is not None]
+        cards = [_card(library, handle, driver) for handle in handles]
+        return [card for card in cards if card is not None]
     except library.NVMLError:
         return []
     finally:
@@ -51,7 +82,7 @@ def _card(library: Any, handle: Any, driver: str) -> NvmlCard | None:
     try:
         memory = library.nvmlDeviceGetMemoryInfo(handle)
     except library.NVMLError:
-        return None  # a card that is lost, or shares its memory with the host
+        return None  # the card is lost, or shares its memory with the host
     return NvmlCard(
         name=_text(library.nvmlDeviceGetName(handle)),
         total_bytes=int(memory.total),
@@ -64,7 +95,7 @@ def _card(library: Any, handle: Any, driver: str) -> NvmlCard | None:
 
 def _bus_id(library: Any, handle: Any) -> str:
     try:
-        # 00000000:3B:00.0 here is 0000:3b:00.0 there.
+        # NVML's 00000000:3B:00.0 is TensorFlow's 0000:3b:00.0.
         return _text(library.nvmlDeviceGetPciInfo(handle).busId).lower()[-12:]
     except library.NVMLError:
         return ""
@@ -74,7 +105,7 @@ def _tenants(library: Any, handle: Any) -> tuple[Tenant, ...]:
     try:
         processes = library.nvmlDeviceGetComputeRunningProcesses(handle)
     except library.NVMLError:
-        return ()  # some drivers keep this to the administrator
+        return ()  # some drivers show processes only to the administrator
     return tuple(
         Tenant(pid=process.pid, name=_process_name(library, process.pid), used_bytes=process.usedGpuMemory)
         for process in processes
