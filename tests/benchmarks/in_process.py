@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from oomtune.domain import WorkOrder
 from oomtune.worker.build import model
-from oomtune.worker.data import trial_batch as data
+from oomtune.worker.data import trial_batch
 from oomtune.worker.process import device
 
 
@@ -24,7 +24,7 @@ def main(path: str) -> None:
     began = time.perf_counter()
     device.prepare(order)
     network = model.build(order, candidate)
-    network.fit(data.pipeline(order, candidate), steps_per_epoch=steps, epochs=1, verbose=0)
+    network.fit(trial_batch.pipeline(order, candidate), steps_per_epoch=steps, epochs=1, verbose=0)
     print(time.perf_counter() - began)
 
 

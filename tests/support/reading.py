@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oomtune.domain import Scan
-from oomtune.worker.data.sources import Sample
+from oomtune.worker.data.source import Sample
 
 Read = Callable[..., tuple[Scan, list[Sample]]]
 

@@ -1,4 +1,4 @@
-"""What can be seen of a model once it is built: its inputs, its outputs, and whether it comes compiled."""
+"""Inspect a built model for `oomtune init`: its inputs, outputs, losses, and the lengths it takes."""
 
 from __future__ import annotations
 
@@ -10,77 +10,78 @@ import tensorflow as tf
 from oomtune.domain import Candidate, Inspection, InspectOrder, TensorSpec
 from oomtune.errors import TrialCrashed
 from oomtune.worker.build import model
-from oomtune.worker.build.blueprint import Blueprint
-from oomtune.worker.build.outputs import loss_names
+from oomtune.worker.build.compiling import loss_names
 
 _LENGTH: Literal["sequence_length"] = "sequence_length"
-# Taken where another length is not: it can be halved, and no other dimension is likely to have it.
-_ROUND = 448
-_USUAL = (64, 128, 256)
-_SHORT = (8, 16, 32)
+# Tried if the model refuses the given length: it can be halved six times, and hardly any other dimension has this size.
+_ROUND_LENGTH = 448
+_USUAL_LENGTHS = (64, 128, 256)
+_SHORT_LENGTHS = (8, 16, 32)
 
 
 def inspect(order: InspectOrder) -> Inspection:
-    built, length = _built(order)
-    if not getattr(built, "inputs", None) or not getattr(built, "outputs", None):
+    network, length = _build(order)
+    if not getattr(network, "inputs", None) or not getattr(network, "outputs", None):
         raise TrialCrashed(
-            "the model's inputs can't be seen: it is subclassed, or has no Input",
+            "the model does not show its inputs: it is subclassed or has no Input",
             hint="begin it with keras.Input, or write the spec by hand: oomtune init SPEC makes a start",
         )
-    inputs = {tensor.name: _seen(tensor, length, _vocabulary(built)) for tensor in built.inputs}
-    outputs = _outputs(built)
-    varies = any(_LENGTH in tensor.shape for tensor in inputs.values())
+    embeddings = [layer for layer in network._flatten_layers() if isinstance(layer, keras.layers.Embedding)]
+    vocabulary = min((layer.input_dim for layer in embeddings), default=None)
+    inputs = {tensor.name: _tensor_spec(tensor, length, vocabulary) for tensor in network.inputs}
+    outputs = _outputs(network)
+    has_length = any(_LENGTH in tensor.shape for tensor in inputs.values())
     return Inspection(
         inputs=inputs,
-        outputs={name: _seen(tensor, length, None) for name, tensor in outputs.items()},
+        outputs={name: _tensor_spec(tensor, length, None) for name, tensor in outputs.items()},
         activations={name: _activation(tensor) for name, tensor in outputs.items()},
-        compiled=bool(built.compiled),
-        losses=loss_names(built, outputs) if built.compiled else {},
-        lengths=_lengths(order, built) if varies else (),
-        batch_size=next((int(tensor.shape[0]) for tensor in built.inputs if tensor.shape[0] is not None), None),
+        compiled=bool(network.compiled),
+        losses=loss_names(network, outputs) if network.compiled else {},
+        lengths=_lengths_to_search(order, network) if has_length else (),
+        batch_size=next((int(tensor.shape[0]) for tensor in network.inputs if tensor.shape[0] is not None), None),
     )
 
 
-def _built(order: InspectOrder) -> tuple[keras.Model, int | None]:
-    """The model, and the length that it was built with."""
+def _build(order: InspectOrder) -> tuple[keras.Model, int | None]:
+    """Return the model and the length that it was built with."""
     length = order.sequence_length
     try:
-        return _at(order, length), length
+        return _build_with_length(order, length), length
     except (TypeError, ValueError):
         if length is None:
             raise
-    return _at(order, _ROUND), _ROUND  # one that halves its length some times may not take just any
+    # A model that halves its length several times takes only some lengths.
+    return _build_with_length(order, _ROUND_LENGTH), _ROUND_LENGTH
 
 
-def _at(order: InspectOrder, length: int | None) -> keras.Model:
-    candidate = Candidate(batch_size=1, sequence_length=length)
-    return model.made(Blueprint(spec=order.model, folder=order.folder, candidate=candidate))
+def _build_with_length(order: InspectOrder, length: int | None) -> keras.Model:
+    return model.make(order.model, order.folder, Candidate(batch_size=1, sequence_length=length))
 
 
-def _outputs(built: keras.Model) -> dict[str, Any]:
-    made = getattr(built, "_outputs_struct", None)
-    if isinstance(made, dict):
-        return made
-    names = getattr(built, "output_names", None) or [tensor.name for tensor in built.outputs]
-    return dict(zip(names, built.outputs, strict=True))
+def _outputs(network: keras.Model) -> dict[str, Any]:
+    outputs = getattr(network, "_outputs_struct", None)
+    if isinstance(outputs, dict):
+        return outputs
+    names = getattr(network, "output_names", None) or [tensor.name for tensor in network.outputs]
+    return dict(zip(names, network.outputs, strict=True))
 
 
-def _lengths(order: InspectOrder, built: keras.Model) -> tuple[int, ...]:
-    """The lengths to search: those of the usual ones that the model takes, or of shorter ones if it takes none."""
-    for lengths in (_USUAL, _SHORT):
-        taken = tuple(length for length in lengths if _takes(order, built, length))
-        if taken:
-            return taken
-    return _USUAL
+def _lengths_to_search(order: InspectOrder, network: keras.Model) -> tuple[int, ...]:
+    """Return the usual lengths that the model takes, or shorter ones if it takes none of these."""
+    for lengths in (_USUAL_LENGTHS, _SHORT_LENGTHS):
+        accepted = tuple(length for length in lengths if _accepts(order, network, length))
+        if accepted:
+            return accepted
+    return _USUAL_LENGTHS
 
 
-def _takes(order: InspectOrder, built: keras.Model, length: int) -> bool:
-    """Can it be called with samples of this length? A table of positions, say, may end before."""
-    is_open = any(None in tensor.shape[1:] for tensor in built.inputs)
+def _accepts(order: InspectOrder, network: keras.Model, length: int) -> bool:
+    """Call the model with samples of this length. A table of positions, for example, may be shorter."""
+    is_open = any(None in tensor.shape[1:] for tensor in network.inputs)
     try:
-        network = built if is_open or order.sequence_length is None else _at(order, length)
-        given = network.inputs[0] if isinstance(network, keras.Sequential) else network.input
-        network(keras.tree.map_structure(lambda tensor: _zeros(tensor, length), given))
+        built = network if is_open or order.sequence_length is None else _build_with_length(order, length)
+        inputs = built.inputs[0] if isinstance(built, keras.Sequential) else built.input
+        built(keras.tree.map_structure(lambda tensor: _zeros(tensor, length), inputs))
     except (TypeError, ValueError, tf.errors.InvalidArgumentError):
         return False
     return True
@@ -91,25 +92,16 @@ def _zeros(tensor: Any, length: int) -> Any:
     return keras.ops.zeros((tensor.shape[0] or 1, *sample), tensor.dtype)
 
 
-def _seen(tensor: Any, length: int | None, vocabulary: int | None) -> TensorSpec:
-    whole = keras.backend.standardize_dtype(tensor.dtype)
-    if whole == "string":
+def _tensor_spec(tensor: Any, length: int | None, vocabulary: int | None) -> TensorSpec:
+    dtype = keras.backend.standardize_dtype(tensor.dtype)
+    if dtype == "string":
         raise TrialCrashed(f"the input {tensor.name!r} is text, not numbers", hint="write the spec by hand")
     sizes = enumerate(tensor.shape[1:])
     shape = tuple(_LENGTH if size is None or (index == 0 and size == length) else int(size) for index, size in sizes)
-    return TensorSpec(shape=shape, dtype=whole, max=float(vocabulary or 2) if "int" in whole else None)
-
-
-def _vocabulary(built: keras.Model) -> int | None:
-    """The most tokens that every embedding of the model knows."""
-    return min((layer.input_dim for layer in _all(built) if isinstance(layer, keras.layers.Embedding)), default=None)
-
-
-def _all(built: keras.Model) -> list[Any]:
-    return list(built._flatten_layers(include_self=False))
+    return TensorSpec(shape=shape, dtype=dtype, max=float(vocabulary or 2) if "int" in dtype else None)
 
 
 def _activation(tensor: Any) -> str:
-    """The name of the activation that the output comes from; `linear` when there is none to see."""
+    """Return the name of the activation that makes the output, `linear` if there is none."""
     operation = tensor._keras_history.operation
     return getattr(getattr(operation, "activation", None), "__name__", "linear")

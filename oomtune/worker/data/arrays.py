@@ -1,4 +1,4 @@
-"""Whole arrays: NumPy archives, NumPy files, and what a function of the user's returned."""
+"""Read whole arrays from .npz archives and .npy files, and check arrays that a user's function returns."""
 
 from __future__ import annotations
 
@@ -10,131 +10,138 @@ from typing import Any
 
 import numpy as np
 
-from oomtune.domain import ArrayNames, NpyData, NpzData
+from oomtune.domain import NpyData, NpzData
 from oomtune.errors import DataUnreadable
-from oomtune.worker.data.nesting import mapped, parts
-from oomtune.worker.data.problems import files_of, not_there, unreadable
-from oomtune.worker.data.source import SIDES, Arrays, Sample, Source, by_name, each
+from oomtune.worker.data.nesting import Nest, by_name, each, mapped, parts
+from oomtune.worker.data.source import SIDES, HeldArrays, Sample, files_of, missing, unreadable
 
-# An archive may also be encrypted, or packed in a way that Python can't unpack.
-_DAMAGED = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
-_NO_OBJECTS = "the file is damaged, or holds objects, which are never unpickled; save plain numbers with numpy"
-# Values looked at together for NaN: what this needs for itself stays small.
+# An archive may also be encrypted, or use a compression that Python lacks.
+_READ_ERRORS = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_NO_OBJECTS = "the file is damaged, or contains Python objects, which are never unpickled; save plain numbers"
+# NaN is looked for in this many values at a time, to need little memory beside the array.
 _VALUES_AT_ONCE = 2**24
 
 
-def npz_source(data: NpzData, folder: str) -> Source:
+def npz_source(data: NpzData, folder: str) -> HeldArrays:
     files = files_of(data.paths, folder, "dataset.npz.path")
 
-    def array(name: str, key: str) -> Any:
-        return _joined(_from_archives(files, name, key), key)
+    def read(name: str, key: str) -> Any:
+        return _concatenate(((file, repr(name), _read_npz(file, name, key)) for file in files), key)
 
-    inputs = each(lambda name: array(name, "dataset.npz.inputs"), data.inputs)
-    targets = each(lambda name: array(name, "dataset.npz.targets"), data.targets)
-    called = {**_called("inputs", data.inputs), **_called("targets", data.targets)}
-    return held_source((inputs, targets), name=str(files[0]), key="dataset.npz", called=called)
+    inputs = each(lambda name: read(name, "dataset.npz.inputs"), data.inputs)
+    targets = each(lambda name: read(name, "dataset.npz.targets"), data.targets)
+    array_names = {
+        f"{side}.{part}": name
+        for side, names in (("inputs", data.inputs), ("targets", data.targets))
+        for part, name in by_name(names).items()
+    }
+    return held_source((inputs, targets), name=str(files[0]), key="dataset.npz", array_names=array_names)
 
 
-def npy_source(data: NpyData, folder: str) -> Source:
-    def array(paths: tuple[str, ...], key: str) -> Any:
-        return _joined(((file, "the array", _from_file(file, key)) for file in files_of(paths, folder, key)), key)
+def npy_source(data: NpyData, folder: str) -> HeldArrays:
+    def read(paths: tuple[str, ...], key: str) -> Any:
+        files = files_of(paths, folder, key)
+        return _concatenate(((file, "the array", _read_npy(file, key)) for file in files), key)
 
-    inputs = each(lambda paths: array(paths, "dataset.npy.inputs"), data.inputs)
-    targets = each(lambda paths: array(paths, "dataset.npy.targets"), data.targets)
+    inputs = each(lambda paths: read(paths, "dataset.npy.inputs"), data.inputs)
+    targets = each(lambda paths: read(paths, "dataset.npy.targets"), data.targets)
     first = next(iter(by_name(data.inputs).values()))[0]
-    return held_source((inputs, targets), name=str(Path(folder, first)), key="dataset.npy", called={})
+    return held_source((inputs, targets), name=str(Path(folder, first)), key="dataset.npy")
 
 
-def held_source(held: Sample, *, name: str, key: str, called: dict[tuple[str, str], str]) -> Source:
-    """Arrays in memory, as long as each other. `called` has what the user calls them, by side and name."""
-    sides = zip(SIDES, held, strict=False)
-    everything = [((side, name), array) for side, arrays in sides for name, array in parts(arrays).items()]
-    words = [called.get(place) or ".".join(filter(None, place)) for place, _ in everything]
-    count = len(everything[0][1])
-    for (_, array), word in zip(everything, words, strict=True):
-        if len(array) != count:
+def held_source(arrays: Sample, *, name: str, key: str, array_names: dict[str, str] | None = None) -> HeldArrays:
+    """Return the arrays as a source. `array_names` has what the user calls each part, such as `inputs.words`."""
+    check_sample_counts(arrays, name=name, key=key, array_names=array_names or {})
+    return HeldArrays(arrays=arrays)
+
+
+def check_sample_counts(arrays: Sample, *, name: str, key: str, array_names: dict[str, str]) -> None:
+    """Raise `DataUnreadable` unless all arrays have the same number of samples, and at least one."""
+    counts = {
+        array_names.get(f"{side}.{part}") or f"{side}.{part}".rstrip("."): int(array.shape[0])
+        for side, nest in zip(SIDES, arrays, strict=False)
+        for part, array in parts(nest).items()
+    }
+    first, count = next(iter(counts.items()))
+    for other, other_count in counts.items():
+        if other_count != count:
             raise DataUnreadable(
-                f"{name}: {words[0]!r} has {count} samples and {word!r} has {len(array)} ({key})",
-                hint="all arrays need one entry a sample",
+                f"{name}: {first!r} has {count} samples and {other!r} has {other_count} ({key})",
+                hint="all arrays need one entry per sample",
             )
     if count == 0:
-        raise DataUnreadable(f"{name}: {words[0]!r} holds no samples ({key})", hint="expected one entry a sample")
-    return Source(held=held, name=name, key=key)
+        raise DataUnreadable(f"{name}: {first!r} holds no samples ({key})", hint="expected one entry per sample")
 
 
-def row_of(arrays: Arrays, at: int) -> Arrays:
-    """One sample of whole arrays, as a copy: kept by itself it does not keep the whole."""
-    return mapped(lambda _, array: np.array(array[at]), arrays)
+def row_of(arrays: Nest, row: int) -> Nest:
+    """Return one sample as a copy, which does not keep the whole arrays in memory."""
+    return mapped(lambda _, array: np.array(array[row]), arrays)
 
 
-def usable(array: Any, where: str, key: str, *, text: bool = False) -> Any:
-    """The array, if it has one entry a sample and every number in it is one. Text is a model's own affair."""
+def checked_array(array: Any, where: str, key: str, *, allow_text: bool = False) -> Any:
+    """Return the array if it has one entry per sample and all its numbers are finite."""
     if array.ndim == 0:
-        raise DataUnreadable(f"{where} is a single number, not one entry a sample ({key})", hint="expected an array")
-    if array.dtype.kind not in ("biufSU" if text else "biuf"):
+        raise DataUnreadable(f"{where} is a single number, not one entry per sample ({key})", hint="expected an array")
+    if array.dtype.kind not in ("biufSU" if allow_text else "biuf"):
         raise DataUnreadable(
             f"{where} has the type {array.dtype}, not numbers ({key})", hint="save whole numbers or floats"
         )
     if array.dtype.kind == "f":
-        _refuse_what_is_not_finite(array, where, key)
+        _check_finite(array, where, key)
     return array
 
 
-def _refuse_what_is_not_finite(array: Any, where: str, key: str) -> None:
+def _check_finite(array: Any, where: str, key: str) -> None:
     rows = max(1, _VALUES_AT_ONCE * len(array) // max(1, array.size))
     for start in range(0, len(array), rows):
-        part = array[start : start + rows]
-        finite = np.isfinite(part)
+        block = array[start : start + rows]
+        finite = np.isfinite(block)
         if finite.all():
             continue
-        first = np.argwhere(~finite)[0]
-        found = "NaN" if np.isnan(part[tuple(first)]) else "infinite"
-        inside = f", at {[int(index) for index in first[1:]]}" if len(first) > 1 else ""
+        index = tuple(int(place) for place in np.argwhere(~finite)[0])
+        row, position = index[0], list(index[1:])
+        value = "NaN" if np.isnan(block[index]) else "infinite"
+        inside = f", at {position}" if position else ""
         raise DataUnreadable(
-            f"{where} is {found} in row {start + int(first[0])}{inside}, where rows count from 0 ({key})",
-            hint="training on it would give a loss of NaN; remove the sample or fill in a number",
+            f"{where} is {value} in row {start + row}{inside}, counting rows from 0 ({key})",
+            hint="training on it would give a loss of NaN; remove the sample or replace the value",
         )
 
 
-def _from_archives(files: list[Path], name: str, key: str) -> Iterator[tuple[Path, str, Any]]:
-    for file in files:
-        try:
-            # Opened here: what NumPy opens and then can't read, it does not close.
-            with file.open("rb") as opened:
-                archive = np.load(opened, allow_pickle=False)
-                if not isinstance(archive, np.lib.npyio.NpzFile):
-                    raise DataUnreadable(f"{file} is not an .npz archive ({key})", hint="write it with numpy.savez")
-                if name not in archive.files:
-                    raise not_there(file, "array", name, key, archive.files)
-                array = archive[name]
-        except _DAMAGED as error:
-            raise unreadable(f"{file}: {name!r}", error, key, _NO_OBJECTS) from None
-        yield file, repr(name), usable(array, f"{file}: {name!r}", key)
+def _read_npz(file: Path, name: str, key: str) -> Any:
+    try:
+        # Opened here because NumPy leaves a file open that it can't read.
+        with file.open("rb") as opened:
+            archive = np.load(opened, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DataUnreadable(f"{file} is not an .npz archive ({key})", hint="write it with numpy.savez")
+            if name not in archive.files:
+                raise missing(file, "array", name, key, archive.files)
+            array = archive[name]
+    except _READ_ERRORS as error:
+        raise unreadable(f"{file}: {name!r}", error, key, _NO_OBJECTS) from None
+    return checked_array(array, f"{file}: {name!r}", key)
 
 
-def _from_file(file: Path, key: str) -> Any:
+def _read_npy(file: Path, key: str) -> Any:
     try:
         with file.open("rb") as opened:
             array = np.load(opened, allow_pickle=False)
-    except _DAMAGED as error:
+    except _READ_ERRORS as error:
         raise unreadable(file, error, key, _NO_OBJECTS) from None
     if not isinstance(array, np.ndarray):
         raise DataUnreadable(f"{file} is an .npz archive ({key})", hint="use dataset.npz for it")
-    return usable(array, f"{file}: the array", key)
+    return checked_array(array, f"{file}: the array", key)
 
 
-def _joined(parts: Iterator[tuple[Path, str, Any]], key: str) -> Any:
-    """The arrays of several files, one after the other."""
-    (first_file, _, first), *others = parts
-    for file, what, array in others:
+def _concatenate(arrays: Iterator[tuple[Path, str, Any]], key: str) -> Any:
+    """Join the arrays of several files along the axis of samples."""
+    (first_file, _, first), *others = arrays
+    for file, name, array in others:
         if array.shape[1:] != first.shape[1:]:
             raise DataUnreadable(
-                f"{file}: {what} has samples of the shape {list(array.shape[1:])},"
-                f" and {list(first.shape[1:])} in {first_file} ({key})",
+                f"{file}: {name} has samples of shape {list(array.shape[1:])}, but {first_file} has samples of shape"
+                f" {list(first.shape[1:])} ({key})",
                 hint="files that are read together need samples of one shape; pad them, or name one file",
             )
     return np.concatenate([first, *(array for _, _, array in others)]) if others else first
-
-
-def _called(side: str, names: ArrayNames) -> dict[tuple[str, str], str]:
-    return {(side, key): name for key, name in by_name(names).items()}

@@ -1,4 +1,4 @@
-"""Images in folders, one folder a class."""
+"""Read images from folders, one folder per class."""
 
 from __future__ import annotations
 
@@ -10,64 +10,71 @@ import tensorflow as tf
 
 from oomtune.domain import ImagesData
 from oomtune.errors import DataUnreadable
-from oomtune.worker.data.problems import files_of, reason_of, unreadable
-from oomtune.worker.data.samples import Count
-from oomtune.worker.data.source import Axis, Bounds, Sample, Source
+from oomtune.worker.data.source import (
+    Axis,
+    Bounds,
+    Sample,
+    SampleCount,
+    Stream,
+    files_of,
+    tensorflow_reason,
+    unreadable,
+)
 
-_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif"}
+_KEY = "dataset.images.path"
+_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif"}
 _SPLITS = {"train", "training", "val", "valid", "validation", "eval", "test", "testing"}
 
 
-def images_source(data: ImagesData, folder: str, bounds: Bounds) -> Source:
-    found = _found(files_of(data.paths, folder, "dataset.images.path", folders=True))
-    step = max(1.0, len(found) / bounds.images)
-    chosen = [found[int(index * step)] for index in range(min(len(found), bounds.images))]
-    count = Count()
-    return Source(
-        samples=count.over(_decoded(chosen, data)),
-        share_read=lambda: count.given / len(chosen),
-        partial=lambda: len(found) if len(found) > len(chosen) else None,
+def images_source(data: ImagesData, folder: str, bounds: Bounds) -> Stream:
+    images = _find_images(files_of(data.paths, folder, _KEY, folders=True))
+    step = max(1.0, len(images) / bounds.images)
+    chosen = [images[int(index * step)] for index in range(min(len(images), bounds.images))]
+    count = SampleCount()
+    return Stream(
+        samples=count.over(_decode(chosen, data)),
         name=str(Path(folder, data.paths[0])),
-        key="dataset.images.path",
+        key=_KEY,
+        share_read=lambda: count.passed / len(chosen),
+        estimate_total=lambda: len(images) if len(images) > len(chosen) else None,
         axes={"": Axis.NOT_A_SEQUENCE},
     )
 
 
-def _found(folders: list[Path]) -> list[tuple[Path, int]]:
-    """Every image with the number of its class."""
-    # Keras takes no hidden folder for a class either: notebooks and editors leave them behind.
-    inside = [entry for folder in folders for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."]
-    _refuse_splits(inside)
-    classes = {name: number for number, name in enumerate(sorted({entry.name for entry in inside}))}
+def _find_images(folders: list[Path]) -> list[tuple[Path, int]]:
+    """Return every image with the number of its class."""
+    # Keras ignores hidden folders too, which notebooks and editors leave behind.
+    subfolders = [entry for folder in folders for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."]
+    _refuse_splits(subfolders)
+    classes = {name: number for number, name in enumerate(sorted({subfolder.name for subfolder in subfolders}))}
     images = sorted(
-        (classes[entry.name], path)
-        for entry in inside
-        for path in entry.rglob("*")
-        if path.suffix.lower() in _ENDINGS and path.is_file()
+        (classes[subfolder.name], path)
+        for subfolder in subfolders
+        for path in subfolder.rglob("*")
+        if path.suffix.lower() in _SUFFIXES and path.is_file()
     )
     if not images:
-        what = "no images in its folders" if classes else "no folders in it"
         raise DataUnreadable(
-            f"{folders[0]}: {what} (dataset.images.path)",
-            hint=f"expected a folder for each class, with images in it: {', '.join(sorted(_ENDINGS))}",
+            f"{folders[0]}: {'no images in its subfolders' if classes else 'no subfolders'} ({_KEY})",
+            hint=f"expected one folder per class, with images in it: {', '.join(sorted(_SUFFIXES))}",
         )
     return [(path, number) for number, path in images]
 
 
-def _refuse_splits(inside: list[Path]) -> None:
-    """Folders for training and validation that hold the folders of classes are no classes themselves."""
-    if not inside or any(entry.name.lower() not in _SPLITS for entry in inside):
+def _refuse_splits(subfolders: list[Path]) -> None:
+    """Refuse folders such as `train` and `val` that contain the folders of classes."""
+    if not subfolders or any(subfolder.name.lower() not in _SPLITS for subfolder in subfolders):
         return
-    if all(any(below.is_dir() for below in entry.iterdir()) for entry in inside):
-        train = min(inside, key=lambda entry: (not entry.name.lower().startswith("train"), entry.name))
+    if all(any(entry.is_dir() for entry in subfolder.iterdir()) for subfolder in subfolders):
+        train = min(subfolders, key=lambda folder: (not folder.name.lower().startswith("train"), folder.name))
         raise DataUnreadable(
-            f"{train.parent}: its folders {', '.join(sorted(entry.name for entry in inside))} hold the folders of "
-            "classes (dataset.images.path)",
-            hint=f"set dataset.images.path to one of them, such as {train}",
+            f"{train.parent}: its subfolders {', '.join(sorted(folder.name for folder in subfolders))} contain the "
+            f"folders of classes ({_KEY})",
+            hint=f"set {_KEY} to one of them, such as {train}",
         )
 
 
-def _decoded(images: list[tuple[Path, int]], data: ImagesData) -> Iterator[Sample]:
+def _decode(images: list[tuple[Path, int]], data: ImagesData) -> Iterator[Sample]:
     def read(path: tf.Tensor) -> tf.Tensor:
         image = tf.io.decode_image(tf.io.read_file(path), channels=data.channels, expand_animations=False)
         return tf.image.resize(image, data.size)
@@ -80,8 +87,8 @@ def _decoded(images: list[tuple[Path, int]], data: ImagesData) -> Iterator[Sampl
         except tf.errors.OpError as error:
             raise unreadable(
                 path,
-                reason_of(error),
-                "dataset.images.path",
-                f"the image is damaged or cut short, or has no {data.channels} channels; remove it",
+                tensorflow_reason(error),
+                _KEY,
+                f"the image is damaged or cut short, or does not have {data.channels} channels; remove it",
             ) from None
         yield image, np.array(number, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Tensors as Keras takes them, alone or in dicts and tuples: each by its name, and the same nest of others."""
+"""Work on tensors alone or in dicts and tuples, as Keras takes them: name each one, or map all of them."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from collections.abc import Callable
 from typing import Any
 
 Nest = Any
-"""One tensor or array, or a dict or a tuple of such; nested as deep as one likes."""
+"""One tensor or array, or a dict or tuple of nests."""
 
 
 def parts(nest: Nest) -> dict[str, Any]:
-    """Each one by its name: its key, its place in a tuple, or both, as `words.0`. One alone has the empty name."""
+    """Return each tensor by its name: its key, its place in a tuple, or a path such as `words.0`.
+
+    A tensor that is not nested has the empty name.
+    """
     found: dict[str, Any] = {}
-    _collect(nest, "", found)
+    mapped(found.__setitem__, nest)
     return found
 
 
-def _collect(nest: Nest, name: str, found: dict[str, Any]) -> None:
-    if isinstance(nest, dict | tuple | list):
-        for key, entry in _entries(nest):
-            _collect(entry, _joined(name, key), found)
-    else:
-        found[name] = nest
-
-
 def mapped(function: Callable[[str, Any], Any], nest: Nest, name: str = "") -> Nest:
-    """The same nest of what the function makes of each name and tensor; a list becomes a tuple."""
+    """Return the nest with each tensor replaced by `function(name, tensor)`. Lists become tuples."""
+    prefix = f"{name}." if name else ""
     if isinstance(nest, dict):
-        return {key: mapped(function, entry, _joined(name, key)) for key, entry in _entries(nest)}
+        return {key: mapped(function, entry, f"{prefix}{key}") for key, entry in nest.items()}
     if isinstance(nest, tuple | list):
-        return tuple(mapped(function, entry, _joined(name, key)) for key, entry in _entries(nest))
+        return tuple(mapped(function, entry, f"{prefix}{place}") for place, entry in enumerate(nest))
     return function(name, nest)
 
 
 def layout(nest: Nest) -> Nest:
-    """The nest with names for tensors, which can be written as JSON; `mapped` makes the nest of it again."""
+    """Return the nest with names in place of tensors. It can be written as JSON, and `mapped` restores the nest."""
     return mapped(lambda name, _: name, nest)
 
 
-def _entries(nest: Any) -> list[tuple[str, Any]]:
-    return list(nest.items()) if isinstance(nest, dict) else [(str(at), entry) for at, entry in enumerate(nest)]
+def by_name(entries: Any) -> dict[str, Any]:
+    """Return entries of the spec by the names of the model's inputs. A single entry has the empty name."""
+    return entries if isinstance(entries, dict) else {"": entries}
 
 
-def _joined(name: str, key: str) -> str:
-    return f"{name}.{key}" if name else key
+def each(function: Callable[[Any], Any], entries: Any) -> Any:
+    """Apply the function to one entry of the spec, or to every value of a dict of them."""
+    if isinstance(entries, dict):
+        return {name: function(entry) for name, entry in entries.items()}
+    return function(entries)

@@ -1,27 +1,27 @@
-"""From what files hold to samples: every value is looked at once, and text becomes tokens some hundred at a time."""
+"""Check the samples that files hold and turn their text into tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from oomtune.domain import ArrayNames, Names
+from oomtune.domain import ArrayNames, Names, Tokenizer
 from oomtune.errors import DataUnreadable
-from oomtune.worker.data import nesting
+from oomtune.worker.data.nesting import mapped, parts
 from oomtune.worker.data.source import SIDES, Sample
-from oomtune.worker.data.tokens import Text, Tokenize, Words
+from oomtune.worker.data.tokens import Text, Words, tokenize_with
 
-Raw = tuple[Sample, str]
-"""The sides of a sample and their place; a text is still a `str`, or the words of one."""
+RawSample = tuple[Sample, str]
+"""The sides of a sample and its place. Text is still a `str` or `Words`."""
 
-_AT_ONCE = 256
+_SAMPLES_AT_ONCE = 256
 
 
 class Checker:
-    """Refuses samples that can't be trained on, with the place they came from."""
+    """Raises `DataUnreadable` for samples that can't be trained on, with their place."""
 
     def __init__(
         self,
@@ -29,71 +29,73 @@ class Checker:
         inputs: Names | ArrayNames = "inputs",
         targets: Names | ArrayNames = "targets",
         *,
-        by_side: bool = True,
+        has_sides: bool = True,
     ) -> None:
-        """`by_side` says whether the spec has an entry for each side below this key."""
+        """`has_sides` says whether the spec has an entry for inputs and one for targets below this key."""
         self._key = key
-        self._by_side = by_side
+        self._has_sides = has_sides
         self._names: dict[str, Names | ArrayNames] = {"inputs": inputs, "targets": targets, "weights": "weights"}
         self._shapes: dict[tuple[str, str], tuple[int, ...] | None] = {}
-        """None of a text: how many tokens it has is not known yet."""
+        """None for text, whose number of tokens is not known yet."""
         self.where = ""
-        """The place of the sample that was given last, of those that were looked at."""
+        """The place of the sample that was given out last."""
 
-    def look(self, sample: Raw) -> Raw:
+    def check(self, sample: RawSample) -> RawSample:
         sides, where = sample
         for side, values in zip(SIDES, sides, strict=False):
-            for name, value in nesting.parts(values).items():
-                self._look(side, name, value, where)
+            for name, value in parts(values).items():
+                self._check_value(side, name, value, where)
         return sample
 
-    def _look(self, side: str, name: str, value: Any, where: str) -> None:
+    def _check_value(self, side: str, name: str, value: Any, where: str) -> None:
         shape: tuple[int, ...] | None = None
         if isinstance(value, str | Words):
-            self._look_at_text(side, name, value, where)
+            self._check_text(side, name, value, where)
         else:
             shape = value.shape
             if value.dtype.kind == "f" and not np.isfinite(value).all():
-                self._refuse_number(side, name, value, where)
-        seen = self._shapes.setdefault((side, name), shape)
-        if seen == shape:
+                raise self._not_finite(side, name, value, where)
+        earlier = self._shapes.setdefault((side, name), shape)
+        if earlier == shape:
             return
-        if seen is None or shape is None:
-            is_now, was = ("text", "numbers") if shape is None else ("numbers", "text")
+        if earlier is None or shape is None:
+            kind, earlier_kind = ("text", "numbers") if shape is None else ("numbers", "text")
             raise DataUnreadable(
-                f"{where}: {self._called(side, name)} is {is_now}, earlier samples have {was} ({self._entry(side)})",
-                hint="make it the same in all samples: a text, or numbers",
-            )
-        if len(seen) != len(shape) or seen[1:] != shape[1:]:
-            raise DataUnreadable(
-                f"{where}: {self._called(side, name)} has the shape {list(shape)}, earlier samples have {list(seen)}"
+                f"{where}: {self._label(side, name)} is {kind}, earlier samples have {earlier_kind}"
                 f" ({self._entry(side)})",
-                hint="samples may differ along their first axis only; bring them to one shape",
+                hint="use either text or numbers in all samples",
+            )
+        if len(earlier) != len(shape) or earlier[1:] != shape[1:]:
+            raise DataUnreadable(
+                f"{where}: {self._label(side, name)} has the shape {list(shape)}, earlier samples have {list(earlier)}"
+                f" ({self._entry(side)})",
+                hint="samples may only differ along their first axis; bring them to one shape",
             )
 
-    def _look_at_text(self, side: str, name: str, text: Text, where: str) -> None:
+    def _check_text(self, side: str, name: str, text: Text, where: str) -> None:
         try:
             (text if isinstance(text, str) else " ".join(text.words)).encode()
         except UnicodeEncodeError as error:
             raise DataUnreadable(
-                f"{where}: {self._called(side, name)} holds half a character, {error.object[error.start]!r}"
+                f"{where}: {self._label(side, name)} contains half a character, {error.object[error.start]!r}"
                 f" ({self._entry(side)})",
-                hint="it was cut amid a surrogate pair; write it again, or remove the sample",
+                hint="the text was cut inside a surrogate pair; write it again, or remove the sample",
             ) from None
 
-    def _refuse_number(self, side: str, name: str, value: Any, where: str) -> None:
+    def _not_finite(self, side: str, name: str, value: Any, where: str) -> DataUnreadable:
         position = np.argwhere(~np.isfinite(value))[0]
         number = value[tuple(position)]
-        called = self._called(side, name, int(position[-1]) if value.ndim else 0)
-        raise DataUnreadable(
-            f"{where}: {called} is {'NaN' if np.isnan(number) else 'infinite'} ({self._entry(side)})",
-            hint="training on it would give a loss of NaN; remove the sample or fill in a number",
+        label = self._label(side, name, int(position[-1]) if value.ndim else 0)
+        return DataUnreadable(
+            f"{where}: {label} is {'NaN' if np.isnan(number) else 'infinite'} ({self._entry(side)})",
+            hint="training on it would give a loss of NaN; remove the sample or replace the value",
         )
 
     def _entry(self, side: str) -> str:
-        return f"{self._key}.{side}" if self._by_side else self._key
+        return f"{self._key}.{side}" if self._has_sides else self._key
 
-    def _called(self, side: str, name: str, position: int | None = None) -> str:
+    def _label(self, side: str, name: str, position: int | None = None) -> str:
+        """Return what the user calls this part: its column, field or feature."""
         names = self._names[side]
         entry = names.get(name, name) if isinstance(names, dict) else name or names
         if isinstance(entry, tuple) and position is not None:
@@ -101,45 +103,35 @@ class Checker:
         return repr(entry) if isinstance(entry, str) else " and ".join(map(repr, entry))
 
 
-class Count:
-    """How many samples have been given so far."""
+def checked_samples(
+    samples: Iterator[RawSample],
+    checker: Checker,
+    tokenizer: Tokenizer | None = None,
+    folder: str = "",
+    reread: Callable[[], Iterator[RawSample]] = lambda: iter(()),
+) -> Iterator[Sample]:
+    """Yield the samples as arrays, with tokens for text.
 
-    def __init__(self) -> None:
-        self.given = 0
-
-    def over(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        for sample in samples:
-            self.given += 1
-            yield sample
-
-
-def finished(samples: Iterator[Raw], checker: Checker, tokenize: Tokenize | None) -> Iterator[Sample]:
-    """The samples as arrays."""
-    while batch := [checker.look(sample) for sample in islice(samples, _AT_ONCE)]:
-        tokens = _tokens(batch, tokenize)
+    Kinds of data that may have text give a tokenizer, and `reread` to begin the data anew: a tokenizer that learns its
+    vocabulary needs all the text first.
+    """
+    tokenize = None
+    if tokenizer is not None:
+        tokenize = tokenize_with(tokenizer, folder, lambda: (text for sample in reread() for text in _texts(sample)))
+    while batch := [checker.check(sample) for sample in islice(samples, _SAMPLES_AT_ONCE)]:
+        texts = [text for sample in batch for text in _texts(sample)]
+        assert not texts or tokenize is not None, "kinds of data that may have text give a tokenizer"
+        tokens = iter(tokenize(texts) if tokenize is not None and texts else ())
         for sides, where in batch:
             checker.where = where
-            yield _filled(sides, tokens)
+            yield _with_tokens(sides, tokens)
 
 
-def texts_in(samples: Iterator[Raw]) -> Iterator[Text]:
-    for sample in samples:
-        yield from _texts(sample)
-
-
-def _texts(sample: Raw) -> list[Text]:
+def _texts(sample: RawSample) -> list[Text]:
     sides, _ = sample
-    return [value for value in nesting.parts(sides).values() if isinstance(value, str | Words)]
+    return [value for value in parts(sides).values() if isinstance(value, str | Words)]
 
 
-def _tokens(batch: list[Raw], tokenize: Tokenize | None) -> Iterator[Any]:
-    texts = [text for sample in batch for text in _texts(sample)]
-    if not texts:
-        return iter(())
-    assert tokenize is not None, "only kinds that may hold text give any, and they come with a tokenizer"
-    return iter(tokenize(texts))
-
-
-def _filled(sides: Sample, tokens: Iterator[Any]) -> Sample:
-    filled: Sample = nesting.mapped(lambda _, value: next(tokens) if isinstance(value, str | Words) else value, sides)
+def _with_tokens(sides: Sample, tokens: Iterator[Any]) -> Sample:
+    filled: Sample = mapped(lambda _, value: next(tokens) if isinstance(value, str | Words) else value, sides)
     return filled

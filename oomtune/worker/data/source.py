@@ -1,85 +1,137 @@
-"""What an opened dataset gives, whatever kind it is, and how much of it is read."""
+"""What every kind of data shares: samples, sources that give them, how much is read, and common errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oomtune.errors import DataUnreadable
+from oomtune.spec.files import matching_paths
+from oomtune.worker.data.nesting import Nest
+from oomtune.worker.process.error_reasons import reason
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-Arrays = Any
-"""One numpy array, or a nest of them: see `nesting`."""
-Sample = tuple[Arrays, ...]
-"""Inputs and targets; a pipeline of the user's own may also give a third side, the weights of samples in the loss."""
+Sample = tuple[Nest, ...]
+"""Inputs, targets and, from the user's own pipelines, the sample's weights in the loss. All are NumPy arrays."""
 SIDES = ("inputs", "targets", "weights")
+
+_MAX_NAMES_SHOWN = 20
+_GRAPH_NODES = re.compile(r"\{\{.*?\}\}|\[\[.*|\[Op:.*", re.DOTALL)
+_PIPELINE = re.compile(r"^Error in user-defined function passed to \S+ transformation with iterator: \S+: ")
 
 
 class Axis(Enum):
-    """What is known of the first axis of an input before samples are read."""
+    """What is known about the first axis of an input before samples are read."""
 
     VARIES = "varies"
     FIXED = "fixed"
-    """All samples have the same; trailing zeros of whole numbers are padding."""
+    """The same size in all samples. Trailing zeros of whole numbers are padding."""
     UNKNOWN = "unknown"
     NOT_A_SEQUENCE = "not a sequence"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much is read at most."""
+    """How much a scan reads at most."""
 
     whole_bytes: int = 512 * 1024**2
-    """Files of lines that are larger together are read in stretches."""
+    """Files of lines that are larger in total are read in stretches."""
     stretches_bytes: int = 256 * 1024**2
-    """How much these stretches have in all."""
+    """The total size of these stretches."""
     samples: int = 1_000_000
-    """Streams that can't be read in stretches end here."""
+    """The limit for streams that can't be read in stretches."""
     images: int = 20_000
-    """Decoding is slow and every image has the same size: this many are decoded, evenly spaced."""
+    """The number of images to decode, evenly spaced: decoding is slow, and all images get the same size."""
     endless: int = 10_000
-    """Of a pipeline that never ends, this many."""
+    """The limit for pipelines that never end."""
     worst: int = 64
     worst_bytes: int = 128 * 1024**2
 
 
-def _all_read() -> int | None:
-    return None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldArrays:
+    """Whole arrays that training keeps in memory."""
+
+    arrays: Sample
 
 
 @dataclass(slots=True, kw_only=True)
-class Source:
-    """An opened dataset."""
+class Stream:
+    """Samples that are read one at a time."""
 
-    samples: Iterable[Sample] = ()
-    """One sample at a time, without a batch axis; ragged along axis 0. None of whole arrays."""
-    share_read: Callable[[], float] = lambda: 1.0
-    """0 to 1, for a progress bar."""
-    partial: Callable[[], int | None] = _all_read
-    """None when all was read, else how many samples there are by estimate. Asked when the samples are at their end."""
-    held: Sample | None = None
-    """Whole arrays that training keeps in memory, side by side as in a sample."""
-    dataset: tf.data.Dataset | None = None
-    """A pipeline of single samples that training runs."""
-    where: Callable[[], str] = lambda: ""
-    """The place of the sample that was given last: its file and line, if it has them."""
-    name: str = "the dataset"
-    """What to call it in messages: its file, or the entry of the spec."""
+    samples: Iterable[Sample]
+    """Without a batch axis. The first axis may vary from sample to sample."""
+    name: str
+    """What messages call the data: its file, or the entry of the spec."""
     key: str = ""
-    """The entry of the spec that names the file."""
+    """The entry of the spec that names the file, empty if there is no file."""
+    share_read: Callable[[], float] = lambda: 1.0
+    """From 0 to 1, for a progress bar."""
+    estimate_total: Callable[[], int | None] = lambda: None
+    """The estimated number of samples, None if all were read. Valid after the last sample."""
+    where: Callable[[], str] = lambda: ""
+    """The place of the latest sample, such as file and line, if it has one."""
+    pipeline: tf.data.Dataset | None = None
+    """The pipeline of single samples that training runs, if the user has one."""
     axes: Mapping[str, Axis] = field(default_factory=dict)
-    """Of each input by name, of a single one by the empty name; fixed if not there."""
+    """By the name of the input, FIXED if absent."""
 
 
-def by_name(entries: Any) -> dict[str, Any]:
-    """The spec's entries by the names of the model's inputs; a single one has the empty name."""
-    return entries if isinstance(entries, dict) else {"": entries}
+Source = HeldArrays | Stream
 
 
-def each(function: Callable[[Any], Any], entries: Any) -> Any:
-    """What the function makes of one entry of the spec, or of each of several by their names."""
-    if isinstance(entries, dict):
-        return {name: function(entry) for name, entry in entries.items()}
-    return function(entries)
+class SampleCount:
+    """Counts samples as they pass."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+
+    def over(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+        for sample in samples:
+            self.passed += 1
+            yield sample
+
+
+def files_of(paths: Iterable[str], folder: str, key: str, *, folders: bool = False) -> list[Path]:
+    """Return the files that the spec's paths and patterns match. They existed when the spec was read."""
+    files = matching_paths(paths, folder, folders=folders)
+    if not files:
+        missing = ", ".join(str(Path(folder, path)) for path in paths)
+        raise DataUnreadable(
+            f"{key}: no such {'folder' if folders else 'file'}: {missing}",
+            hint="it existed when the spec was read; put it back, or change the path",
+        )
+    return files
+
+
+def missing(where: object, kind: str, name: str, key: str, available: Collection[str]) -> DataUnreadable:
+    """Return the error for a column, field, feature or array that the spec names and the file does not have."""
+    similar = difflib.get_close_matches(name, available, n=1)
+    shown = ", ".join(sorted(available)[:_MAX_NAMES_SHOWN]) + (", ..." if len(available) > _MAX_NAMES_SHOWN else "")
+    suggestion = f"did you mean {similar[0]!r}? " if similar else ""
+    return DataUnreadable(f"{where} has no {kind} {name!r} ({key})", hint=f"{suggestion}it has: {shown or 'none'}")
+
+
+def unreadable(where: object, reason: object, key: str, hint: str) -> DataUnreadable:
+    return DataUnreadable(f"{where} can't be read: {reason} ({key})", hint=hint)
+
+
+def tensorflow_reason(error: Exception) -> str:
+    """Return TensorFlow's message without the names of graph nodes and pipeline stages."""
+    return _PIPELINE.sub("", " ".join(_GRAPH_NODES.sub("", reason(error)).split()))
+
+
+def decode_text(value: bytes, feature: str, where: str, key: str) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise unreadable(
+            where, f"feature {feature!r} is not UTF-8 text", key, "string features must be text; choose another feature"
+        ) from None

@@ -1,18 +1,34 @@
-"""Numbers for tensors that have no data of their own."""
+"""Make random tensors for data that the spec describes but does not have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from oomtune.domain import TensorSpec
+from oomtune.domain import Candidate, SyntheticData, TensorSpec
+from oomtune.worker.data.nesting import each
+
+SEED = 20_240_229
 
 
-def random_values(tensor: TensorSpec, shape: Sequence[int], generator: np.random.Generator) -> Any:
-    """An array of this shape with numbers as the tensor has them."""
+def synthetic_samples(data: SyntheticData, candidate: Candidate, count: int) -> tuple[Any, Any]:
+    """Return inputs and targets of this many random samples. They are the same each time."""
+    generator = np.random.default_rng(SEED)
+
+    def tensor(spec: TensorSpec) -> Any:
+        return random_tensor(spec, candidate.sequence_length, generator, count)
+
+    return each(tensor, data.inputs), each(tensor, data.targets)
+
+
+def random_tensor(
+    tensor: TensorSpec, length: int | None, generator: np.random.Generator, count: int | None = None
+) -> Any:
+    """Return a random sample of this length, or a batch of `count` samples."""
+    sample = [int((length if size == "sequence_length" else size) or 0) for size in tensor.shape]
+    shape = sample if count is None else [count, *sample]
     dtype = tf.as_dtype(tensor.dtype)
     values: Any
     if dtype.is_bool:

@@ -1,4 +1,4 @@
-"""Samples out of a tf.data pipeline, and how many of them there are."""
+"""Read samples from a tf.data pipeline, the user's own or one of TensorFlow Datasets."""
 
 from __future__ import annotations
 
@@ -12,57 +12,55 @@ import tensorflow as tf
 from oomtune.domain import ENDLESS
 from oomtune.errors import DataUnreadable
 from oomtune.worker.data.nesting import parts
-from oomtune.worker.data.problems import reason_of
-from oomtune.worker.data.samples import Count
-from oomtune.worker.data.source import Axis, Bounds, Sample, Source
+from oomtune.worker.data.source import Axis, Bounds, Sample, SampleCount, Stream, tensorflow_reason
 
-_AT_ONCE = 256
+_ELEMENTS_AT_ONCE = 256
 _BYTES_AT_ONCE = 16 * 1024**2
 _RUN_IT = "run the pipeline by itself to see why: for sample in dataset: pass"
 
 
-def pipeline_source(samples: Iterator[Sample], pipeline: tf.data.Dataset, name: str, bounds: Bounds) -> Source:
-    """The samples that were made of a pipeline's elements, as many as are read of it."""
-    in_all, count = int(pipeline.cardinality()), Count()
-    most = bounds.endless if in_all == tf.data.INFINITE_CARDINALITY else bounds.samples
+def pipeline_stream(samples: Iterator[Sample], pipeline: tf.data.Dataset, name: str, bounds: Bounds) -> Stream:
+    """Return a stream of the samples made from the pipeline's elements, up to the bound."""
+    cardinality, count = int(pipeline.cardinality()), SampleCount()
+    limit = bounds.endless if cardinality == tf.data.INFINITE_CARDINALITY else bounds.samples
 
-    def partial() -> int | None:
-        if count.given < most or count.given == in_all:
+    def estimate_total() -> int | None:
+        if count.passed < limit or count.passed == cardinality:
             return None
-        if in_all == tf.data.INFINITE_CARDINALITY:
+        if cardinality == tf.data.INFINITE_CARDINALITY:
             return ENDLESS
         # A pipeline that does not know its own length has at least what it gave.
-        return max(in_all, count.given)
+        return max(cardinality, count.passed)
 
-    return Source(
-        samples=count.over(islice(samples, most)),
-        share_read=lambda: min(1.0, count.given / (min(in_all, most) if in_all > 0 else most)),
-        partial=partial,
+    return Stream(
+        samples=count.over(islice(samples, limit)),
         name=name,
+        share_read=lambda: min(1.0, count.passed / (min(cardinality, limit) if cardinality > 0 else limit)),
+        estimate_total=estimate_total,
     )
 
 
 def elements(pipeline: tf.data.Dataset, name: str, hint: str = _RUN_IT) -> Iterator[Any]:
-    """The elements of the pipeline, with arrays for tensors."""
-    # Elements cost most when they are fetched one by one; those of one shape need not be.
+    """Yield the pipeline's elements as arrays. Raise `DataUnreadable` with the hint if the pipeline fails."""
+    # Fetching elements one by one is slow. Elements of one shape are fetched in batches.
     specs = tf.nest.flatten(pipeline.element_spec)
-    together = all(_is_known(spec) for spec in specs)
-    number = 0
+    is_batched = all(isinstance(spec, tf.TensorSpec) and spec.shape.is_fully_defined() for spec in specs)
+    count = 0
     try:
-        for fetched in pipeline.batch(_at_once(specs)) if together else pipeline:
+        for fetched in pipeline.batch(_batch_size(specs)) if is_batched else pipeline:
             arrays = _as_arrays(fetched)
-            for element in _rows(arrays) if together else [arrays]:
-                number += 1
+            for element in _rows(arrays) if is_batched else [arrays]:
+                count += 1
                 yield element
     except tf.errors.OpError as error:
         raise DataUnreadable(
-            f"{name} failed after {number} samples{' or a few more' if together else ''}: {reason_of(error)}",
+            f"{name} failed after {count} samples{' or a few more' if is_batched else ''}: {tensorflow_reason(error)}",
             hint=hint,
         ) from error
 
 
 def axes_of(specs: Any) -> dict[str, Axis]:
-    """What the pipeline says of the first axis of each input."""
+    """Return what the pipeline's specs say about the first axis of each input."""
     return {name: _axis(spec) for name, spec in parts(specs).items()}
 
 
@@ -73,19 +71,14 @@ def _axis(spec: Any) -> Axis:
     return Axis.VARIES if varies else Axis.FIXED
 
 
-def _is_known(spec: Any) -> bool:
-    return isinstance(spec, tf.TensorSpec) and bool(spec.shape.is_fully_defined())
-
-
-def _at_once(specs: list[Any]) -> int:
+def _batch_size(specs: list[Any]) -> int:
     sample_bytes = sum(spec.shape.num_elements() * max(1, spec.dtype.size) for spec in specs)
-    return int(min(_AT_ONCE, max(1, _BYTES_AT_ONCE // max(1, sample_bytes))))
+    return int(min(_ELEMENTS_AT_ONCE, max(1, _BYTES_AT_ONCE // max(1, sample_bytes))))
 
 
 def _rows(batch: Any) -> Iterator[Any]:
-    """Copies: a row that is kept does not keep its batch."""
-    flat = tf.nest.flatten(batch)
-    for row in zip(*flat, strict=True):
+    """Yield the rows as copies, which don't keep the batch in memory."""
+    for row in zip(*tf.nest.flatten(batch), strict=True):
         yield tf.nest.pack_sequence_as(batch, list(map(np.array, row)))
 
 
@@ -95,7 +88,6 @@ def _as_arrays(element: Any) -> Any:
     if isinstance(element, tuple):
         return tuple(map(_as_arrays, element))
     if isinstance(element, tf.RaggedTensor):
-        # Ragged inside a sample: filled up, as it is in a batch.
-        element = element.to_tensor()
-    # Bytes of a fixed width, not objects: these can be saved without pickling.
+        element = element.to_tensor()  # ragged inside a sample: padded, as in a batch
+    # Text as bytes of a fixed width: Python objects could only be saved by pickling.
     return np.asarray(element.numpy(), dtype="S" if element.dtype == tf.string else None)

@@ -1,4 +1,4 @@
-"""Datasets that TensorFlow Datasets has prepared on disk."""
+"""Read datasets that TensorFlow Datasets has prepared on disk. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -9,97 +9,92 @@ from typing import Any
 
 import tensorflow as tf
 
-from oomtune.domain import ArrayNames, TfdsData, Tokenizer
+from oomtune.domain import ArrayNames, TfdsData
 from oomtune.errors import DataUnreadable
-from oomtune.worker.data.problems import files_of, not_there, unreadable
-from oomtune.worker.data.samples import Checker, Raw, finished, texts_in
-from oomtune.worker.data.source import Axis, Bounds, Source, by_name, each
-from oomtune.worker.data.tf_pipelines import axes_of, elements, pipeline_source
-from oomtune.worker.data.tokens import tokenize_with
+from oomtune.worker.data.nesting import by_name, each
+from oomtune.worker.data.samples import Checker, RawSample, checked_samples
+from oomtune.worker.data.source import Axis, Bounds, Stream, decode_text, files_of, missing, unreadable
+from oomtune.worker.data.tf_pipelines import axes_of, elements, pipeline_stream
 
-_DAMAGED = "a file of it is damaged or cut short: have TensorFlow Datasets prepare it again"
-_INSTALLED_AS = {"tensorflow_datasets": "tensorflow-datasets"}
+_PATH, _SPLIT = "dataset.tfds.path", "dataset.tfds.split"
+_DAMAGED = "one of its files is damaged or cut short; let TensorFlow Datasets prepare it again"
+_PIP_NAMES = {"tensorflow_datasets": "tensorflow-datasets"}
 
 
-def tfds_source(data: TfdsData, tokenizer: Tokenizer, folder: str, bounds: Bounds) -> Source:
-    path = files_of((data.path,), folder, "dataset.tfds.path", folders=True)[0]
+def tfds_source(data: TfdsData, folder: str, bounds: Bounds) -> Stream:
+    path = files_of((data.path,), folder, _PATH, folders=True)[0]
     try:
-        pipeline = _opened(data, path)
+        pipeline = _open(data, path)
     except ModuleNotFoundError as error:
-        # Not a dependency of ours: it is there where people use it. It asks for some packages only when it needs them.
+        # Not a dependency of ours: people who use it have it. It imports some packages only when it needs them.
         raise DataUnreadable(
             f"dataset.tfds needs the package tensorflow-datasets: no module named {error.name!r}",
-            hint=f"pip install {_INSTALLED_AS.get(error.name or '', error.name)}",
+            hint=f"pip install {_PIP_NAMES.get(error.name or '', error.name)}",
         ) from None
-    _refuse_features_that_cannot_be_read(pipeline, data, path)
+    _check_features(pipeline, data, path)
     name = f"{path}, split {data.split}"
 
-    def samples() -> Iterator[Raw]:
-        for number, element in enumerate(elements(pipeline, f"{name} (dataset.tfds.path)", _DAMAGED), 1):
+    def read() -> Iterator[RawSample]:
+        for number, element in enumerate(elements(pipeline, f"{name} ({_PATH})", _DAMAGED), 1):
             where = f"{name}, sample {number}"
-            inputs, targets = (_texts(element, names, where) for names in (data.inputs, data.targets))
-            yield (inputs, targets), where
+            yield (_side(element, data.inputs, where), _side(element, data.targets, where)), where
 
-    tokenize = tokenize_with(tokenizer, folder, lambda: texts_in(samples()))
     checker = Checker("dataset.tfds", data.inputs, data.targets)
-    source = pipeline_source(finished(samples(), checker, tokenize), pipeline, name, bounds)
-    source.key = "dataset.tfds.path"
-    specs = {key: pipeline.element_spec[feature] for key, feature in by_name(data.inputs).items()}
-    source.axes = {key: Axis.VARIES if spec.dtype == tf.string else axes_of(spec)[""] for key, spec in specs.items()}
+    samples = checked_samples(read(), checker, data.tokenizer, folder, reread=read)
+    stream = pipeline_stream(samples, pipeline, name, bounds)
+    stream.key = _PATH
+    specs = {part: pipeline.element_spec[feature] for part, feature in by_name(data.inputs).items()}
+    stream.axes = {part: Axis.VARIES if spec.dtype == tf.string else axes_of(spec)[""] for part, spec in specs.items()}
     targets = [pipeline.element_spec[feature] for feature in by_name(data.targets).values()]
     if all(spec.dtype != tf.string for spec in (*specs.values(), *targets)):
-        source.dataset = pipeline.map(lambda element: (_picked(element, data.inputs), _picked(element, data.targets)))
-    return source
+        stream.pipeline = pipeline.map(
+            lambda element: (each(element.__getitem__, data.inputs), each(element.__getitem__, data.targets))
+        )
+    return stream
 
 
-def _opened(data: TfdsData, path: Path) -> tf.data.Dataset:
+def _open(data: TfdsData, path: Path) -> tf.data.Dataset:
     library = importlib.import_module("tensorflow_datasets")
     try:
         builder = library.builder_from_directory(str(path))
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise unreadable(
-            path, error, "dataset.tfds.path", "expected the folder of a version, which holds dataset_info.json"
+            path, error, _PATH, "expected the folder of a version, which contains dataset_info.json"
         ) from None
     base = data.split.partition("[")[0]
     if "+" not in data.split and base != "all" and base not in builder.info.splits:
-        raise not_there(path, "split", base, "dataset.tfds.split", list(builder.info.splits))
+        raise missing(path, "split", base, _SPLIT, list(builder.info.splits))
     try:
         return builder.as_dataset(split=data.split, shuffle_files=False)
     except (OSError, ValueError, KeyError, AssertionError, tf.errors.OpError) as error:
         raise unreadable(
-            f"{path}, split {data.split}", error, "dataset.tfds.split", "check the split; nothing is downloaded"
+            f"{path}, split {data.split}", error, _SPLIT, "check the split; nothing is downloaded"
         ) from None
 
 
-def _refuse_features_that_cannot_be_read(pipeline: tf.data.Dataset, data: TfdsData, path: Path) -> None:
+def _check_features(pipeline: tf.data.Dataset, data: TfdsData, path: Path) -> None:
     features = pipeline.element_spec
-    known = list(features) if isinstance(features, dict) else []
+    available = list(features) if isinstance(features, dict) else []
     for side, names in (("inputs", data.inputs), ("targets", data.targets)):
         for name in by_name(names).values():
-            if name not in known:
-                raise not_there(path, "feature", name, f"dataset.tfds.{side}", known)
+            if name not in available:
+                raise missing(path, "feature", name, f"dataset.tfds.{side}", available)
             if not isinstance(features[name], tf.TensorSpec | tf.RaggedTensorSpec):
                 raise DataUnreadable(
-                    f"{path}: feature {name!r} holds features of its own, not one tensor (dataset.tfds.{side})",
-                    hint="read it with dataset.python: a function that returns a tf.data.Dataset of what is inside",
+                    f"{path}: feature {name!r} is a group of features, not one tensor (dataset.tfds.{side})",
+                    hint="use dataset.python with a function that returns a tf.data.Dataset of what is inside",
                 )
 
 
-def _picked(element: dict[str, Any], names: ArrayNames) -> Any:
-    return each(lambda name: element[name], names)
+def _side(element: dict[str, Any], features: ArrayNames, where: str) -> Any:
+    return each(lambda feature: _value(element[feature], feature, where), features)
 
 
-def _texts(element: dict[str, Any], names: ArrayNames, where: str) -> Any:
-    return each(lambda name: _text(element[name], name, where), names)
-
-
-def _text(value: Any, name: str, where: str) -> Any:
+def _value(value: Any, feature: str, where: str) -> Any:
     if value.dtype.kind != "S":
         return value
     if value.ndim:
-        raise DataUnreadable(f"{where}: feature {name!r} holds several texts", hint="expected one text a sample")
-    try:
-        return bytes(value.item()).decode("utf-8")
-    except UnicodeDecodeError:
-        reason = f"feature {name!r} is not UTF-8 text"
-        raise unreadable(where, reason, "dataset.tfds", "choose another feature") from None
+        raise DataUnreadable(
+            f"{where}: feature {feature!r} has several texts (dataset.tfds)", hint="expected one text per sample"
+        )
+    return decode_text(bytes(value.item()), feature, where, "dataset.tfds")

@@ -1,4 +1,4 @@
-"""Data from a function of the user's, and pipelines in general."""
+"""Read what the user's own function returns: a tf.data.Dataset or arrays."""
 
 from __future__ import annotations
 
@@ -8,40 +8,42 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from oomtune.domain import PythonData
 from oomtune.errors import DataUnreadable
 from oomtune.worker.build.user_code import load, required_by
-from oomtune.worker.data.arrays import held_source, usable
+from oomtune.worker.data.arrays import check_sample_counts, checked_array, held_source
 from oomtune.worker.data.nesting import mapped, parts
-from oomtune.worker.data.samples import Checker, Raw, finished
-from oomtune.worker.data.source import SIDES, Bounds, Source
-from oomtune.worker.data.tf_pipelines import axes_of, elements, pipeline_source
+from oomtune.worker.data.samples import Checker, RawSample, checked_samples
+from oomtune.worker.data.source import SIDES, Bounds, Source, Stream
+from oomtune.worker.data.tf_pipelines import axes_of, elements, pipeline_stream
 
 _KEY = "dataset.python"
 _EXPECTED = (
-    "return a tf.data.Dataset of (inputs, targets) or (inputs, targets, weights) samples, or as many arrays; "
-    "several inputs are a tuple or a dict"
+    "return a tf.data.Dataset of (inputs, targets) or (inputs, targets, weights) samples, or a tuple of arrays; "
+    "put several inputs into a tuple or a dict"
 )
 
 
-def python_source(name: str, folder: str, bounds: Bounds) -> Source:
-    made = _called(load(name, folder, _KEY), name)
-    if isinstance(made, tf.data.Dataset):
-        _refuse_what_is_no_sample(made.element_spec, name)
-        return _of_pipeline(made, name, bounds)
-    if not isinstance(made, tuple | list) or len(made) not in (2, len(SIDES)):
-        raise DataUnreadable(f"{_KEY}: {name} returned {_described(made)}", hint=_EXPECTED)
-    held = tuple(_side(side, arrays, name) for side, arrays in zip(SIDES, made, strict=False))
-    if any(isinstance(array, tf.RaggedTensor) for array in parts(held).values()):
-        _refuse_differing_counts(list(parts(held).values()), name)
-        return _of_pipeline(tf.data.Dataset.from_tensor_slices(held), name, bounds)
-    return held_source(held, name=name, key=_KEY, called={})
+def python_source(data: PythonData, folder: str, bounds: Bounds) -> Source:
+    name = data.function
+    returned = _call(load(name, folder, _KEY), name)
+    if isinstance(returned, tf.data.Dataset):
+        _check_elements(returned.element_spec, name)
+        return _pipeline_source(returned, name, bounds)
+    if not isinstance(returned, tuple | list) or len(returned) not in (2, len(SIDES)):
+        raise DataUnreadable(f"{_KEY}: {name} returned {_describe(returned)}", hint=_EXPECTED)
+    arrays = tuple(_side(side, nest, name) for side, nest in zip(SIDES, returned, strict=False))
+    if any(isinstance(array, tf.RaggedTensor) for array in parts(arrays).values()):
+        check_sample_counts(arrays, name=name, key=_KEY, array_names={})
+        return _pipeline_source(tf.data.Dataset.from_tensor_slices(arrays), name, bounds)
+    return held_source(arrays, name=name, key=_KEY)
 
 
-def _called(function: Callable[..., Any], name: str) -> Any:
-    missing = required_by(function)
-    if missing:
+def _call(function: Callable[..., Any], name: str) -> Any:
+    required = required_by(function)
+    if required:
         raise DataUnreadable(
-            f"{_KEY}: {name} needs {' and '.join(map(repr, missing))}",
+            f"{_KEY}: {name} needs {' and '.join(map(repr, required))}",
             hint="it is called without arguments: give them defaults",
         )
     try:
@@ -52,67 +54,60 @@ def _called(function: Callable[..., Any], name: str) -> Any:
         ) from error
 
 
-def _side(side: str, arrays: Any, name: str) -> Any:
-    if not parts(arrays):
-        raise DataUnreadable(f"{_KEY}: {name} returned {_described(arrays)} as {side}", hint=_EXPECTED)
-    return mapped(lambda part, array: _array(f"{side}.{part}".rstrip("."), array, name), arrays)
+def _side(side: str, nest: Any, name: str) -> Any:
+    if not parts(nest):
+        raise DataUnreadable(f"{_KEY}: {name} returned {_describe(nest)} as {side}", hint=_EXPECTED)
+    return mapped(lambda part, array: _array(f"{side}.{part}".rstrip("."), array, name), nest)
 
 
-def _array(what: str, array: Any, name: str) -> Any:
+def _array(label: str, array: Any, name: str) -> Any:
     if isinstance(array, tf.RaggedTensor):
         return array
     if not isinstance(array, np.ndarray | tf.Tensor):
-        raise DataUnreadable(f"{_KEY}: {name} returned {_described(array)} as {what}", hint=_EXPECTED)
-    # Of a tensor with one text in it TensorFlow makes no array.
+        raise DataUnreadable(f"{_KEY}: {name} returned {_describe(array)} as {label}", hint=_EXPECTED)
+    # TensorFlow returns a plain `bytes` for a tensor with a single text.
     array = np.asarray(array.numpy()) if isinstance(array, tf.Tensor) else array
-    return usable(_without_objects(array), f"{name}: {what}", _KEY, text=True)
+    return checked_array(_without_objects(array), f"{name}: {label}", _KEY, allow_text=True)
 
 
 def _without_objects(array: Any) -> Any:
-    """Texts that are Python objects as bytes of a fixed width, which can be saved without pickling."""
+    """Convert texts that are Python objects to bytes of a fixed width, which can be saved without pickling."""
     if array.dtype.kind != "O" or not all(isinstance(entry, str | bytes) for entry in array.flat):
         return array
     encoded = [entry.encode() if isinstance(entry, str) else entry for entry in array.flat]
     return np.array(encoded, dtype="S").reshape(array.shape)
 
 
-def _refuse_differing_counts(arrays: list[Any], name: str) -> None:
-    counts = [int(array.shape[0]) for array in arrays]
-    if len(set(counts)) > 1:
-        raise DataUnreadable(
-            f"{_KEY}: the arrays of {name} have {' and '.join(map(str, counts))} samples",
-            hint="all arrays need one entry a sample",
-        )
-
-
-def _refuse_what_is_no_sample(element: Any, name: str) -> None:
+def _check_elements(element: Any, name: str) -> None:
+    """Raise `DataUnreadable` unless the pipeline's elements are samples of tensors."""
     if not isinstance(element, tuple) or len(element) not in (2, len(SIDES)):
         raise DataUnreadable(
-            f"{_KEY}: the dataset of {name} has elements of {_described(element)}, not (inputs, targets)",
+            f"{_KEY}: each element of the dataset of {name} is {_describe(element)}, not (inputs, targets)",
             hint="map each element to a pair: dataset.map(lambda element: (inputs, targets))",
         )
     for side, specs in zip(SIDES, element, strict=False):
         unusable = [spec for spec in parts(specs).values() if not isinstance(spec, tf.TensorSpec | tf.RaggedTensorSpec)]
         if unusable or not parts(specs):
             raise DataUnreadable(
-                f"{_KEY}: the {side} of {name} are {_described(*unusable[:1] or [specs])}, not tensors",
-                hint="map them to a tensor, or to a dict or a tuple of tensors as the model takes them",
+                f"{_KEY}: the {side} of {name} are {_describe(*unusable[:1] or [specs])}, not tensors",
+                hint="map them to a tensor, or to a dict or tuple of tensors as the model takes them",
             )
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     kind = type(value).__name__
-    return f"a {kind} of {len(value)}" if isinstance(value, tuple | list | dict) else f"a {kind}"
+    article = "an" if kind[0].lower() in "aeiou" else "a"
+    return f"{article} {kind} of {len(value)}" if isinstance(value, tuple | list | dict) else f"{article} {kind}"
 
 
-def _of_pipeline(dataset: tf.data.Dataset, function: str, bounds: Bounds) -> Source:
+def _pipeline_source(dataset: tf.data.Dataset, function: str, bounds: Bounds) -> Stream:
     name = f"{_KEY} ({function})"
 
-    def samples() -> Iterator[Raw]:
+    def samples() -> Iterator[RawSample]:
         for number, sides in enumerate(elements(dataset, name), 1):
             yield sides, f"{name}, sample {number}"
 
-    source = pipeline_source(finished(samples(), Checker(_KEY, by_side=False), None), dataset, name, bounds)
-    source.dataset = dataset
-    source.axes = axes_of(dataset.element_spec[0])
-    return source
+    stream = pipeline_stream(checked_samples(samples(), Checker(_KEY, has_sides=False)), dataset, name, bounds)
+    stream.pipeline = dataset
+    stream.axes = axes_of(dataset.element_spec[0])
+    return stream

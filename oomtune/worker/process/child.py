@@ -34,8 +34,8 @@ from oomtune.domain import (
 )
 from oomtune.errors import OomtuneError
 from oomtune.worker.build import inspection
-from oomtune.worker.data import sources
-from oomtune.worker.data import worst_rows as worst
+from oomtune.worker.data import worst_samples
+from oomtune.worker.data.scan import scan
 from oomtune.worker.process import apart, describe, device
 from oomtune.worker.process import error_reasons as reasons
 from oomtune.worker.process import stall_watch as stall
@@ -113,8 +113,8 @@ def _scanned(order: ScanOrder, scratch: Path) -> Scan:
         draft.write_text(json.dumps({"samples": samples, "share": share}))
         draft.replace(note)
 
-    found, samples = sources.scan(order.dataset, order.folder, tell)
-    worst.save(samples, found.sequences, rows)
+    found, samples = scan(order.dataset, order.folder, tell)
+    worst_samples.save(samples, found.sequences, rows)
     return dataclasses.replace(found, rows_path=order.rows_path)
 
 

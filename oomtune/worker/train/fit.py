@@ -26,8 +26,7 @@ from oomtune.domain import (
 from oomtune.keras.remat import rematerialise
 from oomtune.search.climb import next_further, next_size
 from oomtune.worker.build import model
-from oomtune.worker.data import agreement
-from oomtune.worker.data import trial_batch as data
+from oomtune.worker.data import agreement, trial_batch
 from oomtune.worker.process import device
 from oomtune.worker.process.progress import Progress
 from oomtune.worker.train import checkpoint
@@ -113,10 +112,10 @@ def _train(order: WorkOrder, network: keras.Model, progress: Progress) -> None:
     candidate, steps = order.trial.candidate, steps_wanted(order)
     progress.stage = Stage.DATA
     if isinstance(order.trial, BucketTurns):
-        batches, to_fill = data.in_buckets(order, order.trial)
+        batches, to_fill = trial_batch.in_buckets(order, order.trial)
         steps = max(steps, to_fill)
     else:
-        batches = data.pipeline(order, candidate)
+        batches = trial_batch.pipeline(order, candidate)
     agreement.check(order, network, batches)
     _fit(
         network,
@@ -134,8 +133,8 @@ def _validation(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset | Non
     if size == 0:
         return None
     if isinstance(order.trial, BucketTurns):
-        return data.in_buckets(order, order.trial)[0]
-    return data.pipeline(order, candidate.lane.at(size or candidate.batch_size))
+        return trial_batch.in_buckets(order, order.trial)[0]
+    return trial_batch.pipeline(order, candidate.lane.at(size or candidate.batch_size))
 
 
 def _climb(order: WorkOrder, trial: Climb, network: keras.Model, progress: Progress) -> None:
@@ -167,7 +166,7 @@ def _measured(order: WorkOrder, network: keras.Model, progress: Progress, size: 
     progress.batch_size = size
     progress.stage = Stage.DATA
     progress.note(progress.reply(None))
-    batches = data.pipeline(order, candidate)
+    batches = trial_batch.pipeline(order, candidate)
     agreement.check(order, network, batches)
     device.reset_peak(order)
     _fit(

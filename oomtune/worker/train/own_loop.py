@@ -14,12 +14,11 @@ import tensorflow as tf
 
 from oomtune.domain import Climb, Stage, TrainStep, WorkOrder
 from oomtune.errors import TrialCrashed
-from oomtune.worker.build import length_use as length
-from oomtune.worker.build import user_code as code
+from oomtune.worker.build import user_code
 from oomtune.worker.build.layers import with_length
-from oomtune.worker.data import agreement
-from oomtune.worker.data import trial_batch as data
-from oomtune.worker.data.sources import SIDES
+from oomtune.worker.build.model import refuse_unused_length
+from oomtune.worker.data import agreement, trial_batch
+from oomtune.worker.data.source import SIDES
 from oomtune.worker.process import device
 from oomtune.worker.process.error_reasons import reason
 from oomtune.worker.process.progress import Progress
@@ -75,7 +74,7 @@ def _first_step(order: WorkOrder, step: Step, given: tuple[Any, ...]) -> Any:
         inputs, targets, *_ = given if len(given) > 1 else given[0]
         raise TrialCrashed(
             f"{_KEY}: {train_step_of(order).factory} failed in its first step: {type(error).__name__}: {reason(error)}",
-            hint=f"{agreement.given_shapes(order, inputs, targets)}; are these what the step takes?",
+            hint=f"{agreement.describe_shapes(order, inputs, targets)}; are these what the step takes?",
         ) from error
 
 
@@ -83,11 +82,11 @@ def _made(order: WorkOrder) -> tuple[Step, Step | None]:
     """The step that the factory returns, and the validation step if it returns a pair."""
     train_step = train_step_of(order)
     name = train_step.factory
-    factory = code.load(name, order.folder, _KEY)
-    length.check(order)
+    factory = user_code.load(name, order.folder, _KEY)
+    refuse_unused_length(order)
     candidate = order.trial.candidate
     keras.config.set_dtype_policy(candidate.precision)  # whatever the module has set
-    made = factory(**code.arguments_for(factory, with_length(train_step.args, candidate), candidate, name))
+    made = factory(**user_code.arguments_for(factory, with_length(train_step.args, candidate), candidate, name))
     step, validate = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not callable(step) or not (validate is None or callable(validate)):
         raise TrialCrashed(
@@ -120,7 +119,7 @@ def _feeder(order: WorkOrder, step: Step) -> Iterator[tuple[Any, ...]]:
             f"{_KEY}: the step takes {takes} argument{'s' * (takes > 1)}, and the spec has no dataset to fill them",
             hint="add a dataset, or make the batch inside the factory",
         )
-    batches = data.pipeline(order, order.trial.candidate)
+    batches = trial_batch.pipeline(order, order.trial.candidate)
     if takes > len(batches.element_spec):
         raise _takes_too_many(order, takes)
     most = None if _takes_any_number(step) else takes

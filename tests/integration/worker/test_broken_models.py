@@ -217,7 +217,7 @@ def test_a_layer_with_impossible_arguments_is_named_by_its_place(cli: Cli, spec_
         ({"training__optimizer": "adamm"}, "training.optimizer"),
         ({"training__loss": "no_such_loss"}, "training.loss"),
         ({"training__loss": None}, "training.loss is not set"),
-        ({"dataset__synthetic__inputs": {"shape": [63], "dtype": "float32"}}, "has samples of [63]"),
+        ({"dataset__synthetic__inputs": {"shape": [63], "dtype": "float32"}}, "has samples of shape [63]"),
     ],
 )
 def test_training_that_cannot_be_is_said_in_terms_of_the_spec(
@@ -230,7 +230,7 @@ def test_training_that_cannot_be_is_said_in_terms_of_the_spec(
     if "samples" in said:
         assert ran.document["trials"] == [], "said before any trial"
         assert ran.document["error"]["where"].endswith("model.yaml:16")
-        assert "model.yaml:16: dataset.synthetic.inputs has samples of [63]" in ran.err
+        assert "model.yaml:16: dataset.synthetic.inputs has samples of shape [63]" in ran.err
 
 
 def test_a_trial_that_hangs_is_ended_at_its_deadline_and_shown_as_such(probe: Callable[..., Ran], marker: str) -> None:

@@ -127,7 +127,7 @@ def test_a_model_is_under_the_precision_of_its_trial_or_refused(
         assert built("float32").layers[0].dtype_policy.name == "float32", "whatever the module sets when imported"
         assert keras.config.floatx() == "float32"
         assert built("mixed_float16").layers[0].dtype_policy.name == "mixed_float16"
-        with pytest.raises(TrialCrashed, match="under mixed_float16, and this trial is to be under float32") as refused:
+        with pytest.raises(TrialCrashed, match="use the policy mixed_float16, but this trial needs float32") as refused:
             built("float32", policy="mixed_float16")
         assert "search.precision: [mixed_float16]" in refused.value.hint
     finally:
@@ -148,7 +148,7 @@ def test_a_length_that_nothing_takes_is_refused(tmp_path: Path, monkeypatch: pyt
 
     fixed: list[Any] = [{"Input": {"shape": [4]}}, {"Dense": {"units": 1}}]
     for entries in ({"layers": fixed}, {"builder": "of_a_length:build", "args": {"size": 4}}):
-        with pytest.raises(TrialCrashed, match=r"search\.sequence_length is set, and neither the model nor the data"):
+        with pytest.raises(TrialCrashed, match=r"search\.sequence_length is set, but neither the model nor the data"):
             built(4, **entries)
         assert built("sequence_length", **entries), "the data has it"
     assert built(4, layers=[{"Input": {"shape": [4]}}, {"RepeatVector": {"n": "sequence_length"}}]).output_shape[1] == 6

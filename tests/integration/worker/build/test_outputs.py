@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from oomtune.domain import Candidate, Search
 from oomtune.errors import TrialCrashed
-from oomtune.worker.build import outputs
-from oomtune.worker.build.compiling import compile_as_told
+from oomtune.worker.build.compiling import check_outputs, compile_model
 from tests.support.specs import small_work_order
 
 SPARSE = {"class_name": "SparseCategoricalCrossentropy", "config": {"from_logits": True}}
@@ -46,11 +45,11 @@ def said(network: keras.Model, targets: Any, **training: Any) -> str:
     """What is said before the first step; when that is nothing, the step is run."""
     trial = Search(candidate=Candidate(batch_size=2))
     order = small_work_order(trial, training={"optimizer": "sgd", "run_eagerly": True, **training})
-    compile_as_told(network, order, trial.candidate)
+    compile_model(network, order, trial.candidate)
     given = tf.zeros((2, 4))
     specs = tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), targets)
     try:
-        outputs.check(order.training, network, network(given), specs, AT)
+        check_outputs(order.training, network, network(given), specs, AT)
     except TrialCrashed as error:
         return f"{error} | {error.hint}"
     assert network.train_on_batch(given, targets) is not None
@@ -67,7 +66,7 @@ def said(network: keras.Model, targets: Any, **training: Any) -> str:
             {"loss": {"kind": SPARSE}},
             {
                 "own list": "no names",
-                "list": "training.loss has none for the output 'area' | give it one, or area: null",
+                "list": "training.loss has no entry for the output 'area' | add one, or area: null",
             },
         ),
         (
@@ -78,9 +77,9 @@ def said(network: keras.Model, targets: Any, **training: Any) -> str:
         (
             {"loss": [SPARSE, "mse"], "loss_weights": [1, 2], "metrics": [["accuracy"], None]},
             dict.fromkeys(
-                ("dict", "own dict"), "training.loss is a list, and the model's outputs have names but no order"
+                ("dict", "own dict"), "training.loss is a list, but the model's outputs have names and no order"
             )
-            | {"own list": f"{AT} has 'kind', 'area', and the model's outputs have no names | return a dict from"},
+            | {"own list": f"{AT} has 'kind', 'area', but the model's outputs have no names | return a dict with"},
         ),
         (
             {
@@ -96,10 +95,12 @@ def said(network: keras.Model, targets: Any, **training: Any) -> str:
         ),
         (
             {"loss": {"kind": SPARSE, "area": "mse"}, "metrics": ["mae"]},
-            dict.fromkeys(("dict", "own dict"), "training.metrics is a list, and the model's outputs have names")
+            dict.fromkeys(
+                ("dict", "own dict"), "training.metrics is a list, but the model's outputs have names and no order"
+            )
             | {
                 "own list": "no names",
-                "list": "training.metrics is a list of 1, and the model has 2 outputs: 'kind', 'a",
+                "list": "training.metrics is a list of 1, but the model has 2 outputs: 'kind', 'a",
             },
         ),
     ],
@@ -114,7 +115,7 @@ def test_what_is_said_of_outputs_suits_them_or_is_refused(
 
 def test_outputs_without_names_are_trained_on_lists() -> None:
     assert said(two_outputs("own list"), list(BOTH.values()), loss=[SPARSE, "mse"], metrics=[None, ["mae"]]) == ""
-    assert "a list of 3, and the model has 2 outputs | give one for each" in said(
+    assert "a list of 3, but the model has 2 outputs | give one entry per output" in said(
         two_outputs("own list"), list(BOTH.values()), loss=[SPARSE, "mse", "mse"]
     )
 
@@ -123,8 +124,8 @@ def test_outputs_without_names_are_trained_on_lists() -> None:
 def test_targets_are_there_for_each_output_that_is_compared(form: str) -> None:
     kind_alone, losses = {"kind": BOTH["kind"]}, {"kind": SPARSE, "area": "mse"}
     found = said(two_outputs(form), kind_alone, loss=losses)
-    assert f"{AT} has 'kind', and none for the model's output 'area' | give the targets of each output by" in found
-    assert f"{AT} is one tensor, and the model has 2 outputs: 'kind', 'area'" in said(
+    assert f"{AT} has 'kind', but nothing for the model's output 'area' | give the targets of each output by" in found
+    assert f"{AT} is one tensor, but the model has 2 outputs: 'kind', 'area'" in said(
         two_outputs(form), BOTH["area"], loss="mse"
     )
     without = said(two_outputs(form), kind_alone, loss={"kind": SPARSE, "area": None})
@@ -134,7 +135,7 @@ def test_targets_are_there_for_each_output_that_is_compared(form: str) -> None:
 def test_a_single_output_needs_no_name_and_a_step_of_ones_own_may_do_as_it_likes() -> None:
     alone = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     assert said(alone, BOTH["area"], loss=["mse", "mae"], metrics=["mae", "mse"]) == "", "of both the sum"
-    assert "is a mapping by outputs, and the model has one output | leave the name out" in said(
+    assert "is a mapping by output, but the model has only one output | leave out the name" in said(
         alone, BOTH["area"], loss={"area": "mse"}
     )
     assert said(_Freely(dict), BOTH["area"], loss={"anything": "mse"}) == ""

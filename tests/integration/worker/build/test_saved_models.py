@@ -16,8 +16,7 @@ import pytest
 from oomtune.domain import Candidate, KerasFile
 from oomtune.errors import SpecProblem, TrialCrashed
 from oomtune.spec import load_spec
-from oomtune.worker.build import saved_model as saved
-from oomtune.worker.build.blueprint import Blueprint
+from oomtune.worker.build import saved_model
 from tests.support.cli import Cli
 
 # Keras' own, when it writes and reads its files.
@@ -57,16 +56,12 @@ def build(
     compiled_anew: bool = False,
     **candidate: Any,
 ) -> keras.Model:
-    file = KerasFile(path=path.name, allow_code=allow_code)
-    return saved.build(
-        file,
-        Blueprint(
-            spec=file,
-            folder=str(path.parent),
-            candidate=Candidate(batch_size=4, **candidate),
-            sequences=sequences,
-            compiled_anew=compiled_anew,
-        ),
+    return saved_model.build(
+        KerasFile(path=path.name, allow_code=allow_code),
+        str(path.parent),
+        Candidate(batch_size=4, **candidate),
+        sequences=sequences,
+        compiled_anew=compiled_anew,
     )
 
 
@@ -135,7 +130,7 @@ def test_only_what_is_a_sequence_takes_the_length_under_trial(
 def test_a_length_that_the_layers_do_not_allow_is_said_with_what_to_do(tmp_path: Path, file: str) -> None:
     fixed = keras.Sequential([keras.Input((12,)), keras.layers.Reshape((3, 4)), keras.layers.LSTM(2)])
     path = save(fixed, tmp_path / file)
-    with pytest.raises(TrialCrashed, match="saved with 12 steps a sample and can't be rebuilt with 10") as refused:
+    with pytest.raises(TrialCrashed, match="saved with 12 steps per sample and can't be rebuilt with 10") as refused:
         build(path, sequence_length=10)
     assert "search.sequence_length: 12" in refused.value.hint
 
@@ -144,7 +139,7 @@ def test_a_length_that_the_layers_do_not_allow_is_said_with_what_to_do(tmp_path:
 def test_code_in_the_file_is_refused_until_it_is_allowed(tmp_path: Path, file: str) -> None:
     model = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x * 2)])
     path = save(model, tmp_path / file)
-    with pytest.raises(TrialCrashed, match="holds a Lambda layer, whose code is not run"):
+    with pytest.raises(TrialCrashed, match="contains a Lambda layer, whose code is not run"):
         build(path)
     assert len(build(path, allow_code=True).layers) == 1
 
@@ -210,7 +205,7 @@ def test_a_vocabulary_that_was_learnt_is_read_from_the_file(tmp_path: Path, insi
         (
             lambda: reader(output_mode="tf_idf"),
             "model.keras",
-            "whose vocabulary was learnt from data and weighs words by how frequent they were",
+            "whose vocabulary was learnt from data and weighs words by their frequency",
         ),
     ],
 )
@@ -218,7 +213,7 @@ def test_a_vocabulary_that_is_not_in_the_file_is_said_with_its_layer(
     tmp_path: Path, model: Callable[[], keras.Model], file: str, said: str
 ) -> None:
     path = save(model(), tmp_path / file)
-    with pytest.raises(TrialCrashed, match=rf"{file} holds the layer 'split' \(TextVectorization\), {said}"):
+    with pytest.raises(TrialCrashed, match=rf"{file} has the layer 'split' \(TextVectorization\), {said}"):
         build(path)
 
 
@@ -244,7 +239,7 @@ def test_a_probe_trains_a_model_that_takes_text(cli: Cli, spec_file: Callable[..
     assert (ran.code, ran.document["dataset"]["samples"]) == (0, 8), ran.err
     ran = cli("probe", spec_file("tokens.yaml", **entries, dataset=data), "--json")
     assert ran.code == 6
-    assert "a.csv: dataset.csv.inputs has numbers, and the model takes text" in ran.err
+    assert "a.csv: dataset.csv.inputs has numbers, but the model takes text" in ran.err
     assert "set dataset.tokenizer: {split: none}" in ran.err
 
 
@@ -254,7 +249,7 @@ def test_weights_are_not_read_and_neither_is_a_file_that_holds_nothing_else(tmp_
         del file["model_weights"]
     assert build(path, sequence_length=16).compiled
     text_model(None).save_weights(tmp_path / "only.weights.h5")
-    with pytest.raises(TrialCrashed, match=r"can't be read: .*it may hold weights alone"):
+    with pytest.raises(TrialCrashed, match=r"can't be read: .*it may contain only weights"):
         build(tmp_path / "only.weights.h5")
 
 

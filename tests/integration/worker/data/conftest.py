@@ -13,7 +13,7 @@ from oomtune.domain import DatasetSpec, Scan
 from oomtune.errors import DataUnreadable
 from oomtune.spec.dataset import Dataset, dataset_spec, wrong_in_dataset
 from oomtune.worker.data.scan import scan
-from oomtune.worker.data.sources import Bounds, Sample
+from oomtune.worker.data.source import Bounds, Sample
 from tests.support.reading import Read
 
 

@@ -85,11 +85,11 @@ LABELS = np.zeros(2, "int32")
     ("ranges", "wanted"),
     [
         ({"inputs.left": (0, 9), "inputs.right": (0, 19), "targets.": (0, 2)}, ""),
-        ({"inputs.left": (0, 10)}, "/here/a.jsonl: dataset.jsonl.inputs ('left') has tokens up to 10, and the"),
-        ({"inputs.right": (0, 20)}, "dataset.jsonl.inputs ('right') has tokens up to 20, and the embedding"),
-        ({"inputs.right": (-1, 5)}, "dataset.jsonl.inputs ('right') has tokens down to -1, and the embedding"),
-        ({"targets.": (-1, 2)}, "/here/a.jsonl: dataset.jsonl.targets has classes down to -1, and the model tells 3"),
-        ({"targets.": (0, 3)}, "dataset.jsonl.targets has classes up to 3, and the model tells 3 apart, from 0 on"),
+        ({"inputs.left": (0, 10)}, "/here/a.jsonl: dataset.jsonl.inputs ('left') has tokens up to 10, but the"),
+        ({"inputs.right": (0, 20)}, "dataset.jsonl.inputs ('right') has tokens up to 20, but the embedding"),
+        ({"inputs.right": (-1, 5)}, "dataset.jsonl.inputs ('right') has tokens down to -1, but the embedding"),
+        ({"targets.": (-1, 2)}, "/here/a.jsonl: dataset.jsonl.targets has classes down to -1, but the model has 3"),
+        ({"targets.": (0, 3)}, "dataset.jsonl.targets has classes up to 3, but the model has 3 classes, 0 to 2"),
     ],
 )
 def test_tokens_and_labels_out_of_range_are_named_by_their_file_and_part(
@@ -111,24 +111,24 @@ def test_a_model_that_makes_one_number_a_sample_has_no_classes() -> None:
     network = keras.Model(number, keras.ops.max(number, axis=-1))
     network.compile("sgd", SPARSE)
     found = said(network, LABELS, {"targets.": (0, 1)}, inputs=np.zeros((2, 4), "float32"))
-    assert "the model makes one number a sample, and the loss needs one for each class" in found
+    assert "the model outputs one number per sample, but the loss needs one for each class" in found
 
 
 def test_labels_that_the_loss_is_told_to_ignore_may_be_anything() -> None:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
     assert said(model(loss), LABELS, {"targets.": (-1, 2)}) == ""
-    assert "labels down to -1, and the loss is for labels 0 and 1" in said(
+    assert "labels down to -1, but the loss expects labels 0 and 1" in said(
         model("binary_crossentropy"), np.zeros((2, 3), "int32"), {"targets.": (-1, 1)}
     )
 
 
 def test_fractions_are_no_classes() -> None:
     floats = np.zeros(2, "float32")
-    assert "dataset.jsonl.targets has classes up to 3, and the model tells 3 apart" in said(
+    assert "dataset.jsonl.targets has classes up to 3, but the model has 3 classes, 0 to 2" in said(
         model(), floats, {"targets.": (0, 3)}
     )
     found = said(model(), floats, {}, fractions={"targets.": 0.5})
-    assert "/here/a.jsonl: dataset.jsonl.targets has 0.5 among its classes, which are whole numbers" in found
+    assert "/here/a.jsonl: dataset.jsonl.targets has the class 0.5, but classes are whole numbers from 0 up" in found
     soft = model("binary_crossentropy")
     assert said(soft, np.zeros((2, 3), "float32"), {}, fractions={"targets.": 0.5}) == ""
 
@@ -140,7 +140,7 @@ def test_a_model_for_one_batch_size_says_which_to_search() -> None:
     vectors = np.zeros((2, 4), "float32")
     assert said(stateful, LABELS, {}, inputs=vectors, batch_size=16) == ""
     found = said(stateful, LABELS, {}, inputs=vectors, batch_size=2)
-    assert found == "model.layers: the model takes batches of 16 only, not of 2 | set search.batch_size: 16"
+    assert found == "model.layers: the model only takes batches of 16, not 2 | set search.batch_size: 16"
 
 
 class Own(keras.Model):  # type: ignore[misc]  # Keras ships no types
@@ -165,14 +165,14 @@ def test_a_model_whose_inputs_are_not_seen_is_held_against_the_data_by_calling_i
     targets = {"kind": LABELS, "score": np.zeros((2, 1), "float32")}
     inputs = {name: np.zeros((2, 4), "float32") for name in ("left", "right")}
     assert said(own(), targets, {"targets.kind": (0, 2)}, inputs=inputs) == ""
-    assert "dataset.jsonl.targets ('kind') has classes up to 3, and the model tells 3 apart" in said(
+    assert "dataset.jsonl.targets ('kind') has classes up to 3, but the model has 3 classes, 0 to 2" in said(
         own(), targets, {"targets.kind": (0, 3)}, inputs=inputs
     )
     wide = targets | {"score": np.zeros((2, 7), "float32")}
     found = said(own(), wide, {}, inputs=inputs)
-    assert "/here/a.jsonl: dataset.jsonl.targets ('score') has samples of [7], and by the loss" in found
+    assert "/here/a.jsonl: dataset.jsonl.targets ('score') has samples of shape [7], but the loss" in found
     found = said(own(), targets, {}, inputs={"left": inputs["left"]})
-    assert "/here/a.jsonl: dataset.jsonl.inputs has 'left' of [4], and the model can't be called with it" in found
+    assert "/here/a.jsonl: dataset.jsonl.inputs has 'left' of shape [4], but the model can't be called with it" in found
     assert "KeyError: right" in found
     assert said(own(), targets, {}, inputs={"left": inputs["left"]}, run_eagerly=True) == "", "it may be no graph"
 
@@ -187,7 +187,9 @@ def test_a_model_that_branches_on_numbers_is_told_what_to_do() -> None:
     network.compile("sgd", "mse")
     vectors = np.zeros((2, 4), "float32")
     found = said(network, vectors, {}, inputs=vectors)
-    assert "the model's call can't be made a graph: Using a symbolic `tf.Tensor` as a Python `bool` is not" in found
+    assert (
+        "the model's call can't be compiled to a graph: Using a symbolic `tf.Tensor` as a Python `bool` is not" in found
+    )
     assert "set training.run_eagerly: true" in found
     assert said(network, vectors, {}, inputs=vectors, run_eagerly=True) == ""
 
@@ -201,10 +203,12 @@ def test_each_of_several_outputs_is_held_against_its_own_targets(as_dict: bool, 
     network = model(loss, names=("zeta", "alpha"), as_dict=as_dict)
     targets = dict.fromkeys(names, LABELS)
     assert said(network, targets, {f"targets.{one}": (0, 2), f"targets.{other}": (0, 1)}) == ""
-    assert f"targets ({other!r}) has classes up to 2, and the model tells 2 apart" in said(
+    assert f"targets ({other!r}) has classes up to 2, but the model has 2 classes, 0 to 1" in said(
         network, targets, {f"targets.{one}": (0, 2), f"targets.{other}": (0, 2)}
     )
-    assert f"targets ({one!r}) has samples of [7]" in said(network, targets | {one: np.zeros((2, 7), "int32")}, {})
+    assert f"targets ({one!r}) has samples of shape [7]" in said(
+        network, targets | {one: np.zeros((2, 7), "int32")}, {}
+    )
 
 
 def test_inputs_and_targets_in_tuples_go_by_their_places() -> None:
@@ -216,20 +220,20 @@ def test_inputs_and_targets_in_tuples_go_by_their_places() -> None:
         return said(network, (LABELS, LABELS), fits | ranges, data, inputs)
 
     assert found({}) == ""
-    assert "dataset.python (inputs[0]) has tokens up to 10, and the embedding" in found({"inputs.0": (0, 10)})
-    assert "dataset.python (targets[1]) has classes up to 2, and the model tells 2" in found({"targets.1": (0, 2)})
-    assert "dataset.python (inputs[1]) has samples of [5], and the model takes [4]" in found(
+    assert "dataset.python (inputs[0]) has tokens up to 10, but the embedding" in found({"inputs.0": (0, 10)})
+    assert "dataset.python (targets[1]) has classes up to 2, but the model has 2" in found({"targets.1": (0, 2)})
+    assert "dataset.python (inputs[1]) has samples of shape [5], but the model takes [4]" in found(
         {}, (tokens, np.zeros((2, 5), "int32"))
     )
-    assert "dataset.python is 3 tensors, and the model has 2 inputs: 'left', 'right'" in found({}, (tokens,) * 3)
-    assert "dataset.python is one tensor, and the model has 2 inputs" in found({}, tokens)
+    assert "dataset.python is 3 tensors, but the model has 2 inputs: 'left', 'right'" in found({}, (tokens,) * 3)
+    assert "dataset.python is one tensor, but the model has 2 inputs" in found({}, tokens)
 
 
 def test_weights_are_one_number_where_the_loss_is() -> None:
     for shape in ((2,), (2, 1)):
         assert said(model(), LABELS, {}, weights=np.zeros(shape, "float32")) == ""
     found = said(model(), LABELS, {}, PythonData(function="own:load"), weights=np.zeros((2, 5), "float32"))
-    assert found.startswith("dataset.python has weights of [5] for samples whose loss is one number | ")
+    assert found.startswith("dataset.python has weights of shape [5], but the loss is one number per sample | ")
 
 
 def test_a_file_for_each_input_is_the_one_that_is_named() -> None:
@@ -244,4 +248,6 @@ def test_a_stack_of_layers_is_held_against_its_targets_too(targets: Any) -> None
     part = "targets.out" if isinstance(targets, dict) else "targets."
     vectors = np.zeros((2, 4), "float32")
     assert said(stack, targets, {part: (0, 2)}, inputs=vectors) == ""
-    assert "has classes up to 3, and the model tells 3 apart" in said(stack, targets, {part: (0, 3)}, inputs=vectors)
+    assert "has classes up to 3, but the model has 3 classes, 0 to 2" in said(
+        stack, targets, {part: (0, 3)}, inputs=vectors
+    )

@@ -13,8 +13,8 @@ import tensorflow as tf
 from oomtune.commands.scan import said_of
 from oomtune.domain import ENDLESS, Scan
 from oomtune.errors import DataUnreadable, TrialCrashed
-from oomtune.worker.data import worst_rows as worst
-from oomtune.worker.data.sources import Bounds, open_source
+from oomtune.worker.data import open_source, worst_samples
+from oomtune.worker.data.source import Bounds, HeldArrays
 from oomtune.worker.process import child
 from tests.support.reading import Read
 from tests.support.specs import small_probe_spec
@@ -36,8 +36,8 @@ def test_whole_arrays_are_held_and_padding_does_not_count(tmp_path: Path, read: 
     assert [inputs.tolist() for inputs, _ in worst] == [x[2].tolist(), x[1].tolist(), x[3].tolist(), x[0].tolist()]
     assert worst[0][0].base is None, "a sample that is kept does not keep the whole array"
     source = open_source(dataset(npz={"path": "a.npz"}), str(tmp_path))
-    assert source.held is not None
-    assert source.held[0].shape == (4, 4)
+    assert isinstance(source, HeldArrays)
+    assert source.arrays[0].shape == (4, 4)
 
 
 def test_archives_of_a_pattern_are_read_one_after_the_other(tmp_path: Path, read: Read) -> None:
@@ -105,7 +105,9 @@ def test_array_files_that_are_cut_short_or_of_another_kind(tmp_path: Path, refus
         )
     (tmp_path / "c.npz").write_bytes(packed)
     assert "c.npz: 'x' can't be read: " in refused(npz={"path": "c.npz"})
-    assert "samples of the shape [4], and [3] in" in refused(npy={"inputs": ["a.npy", "b.npy"], "targets": "a.npy"})
+    assert "b.npy: the array has samples of shape [4], but" in refused(
+        npy={"inputs": ["a.npy", "b.npy"], "targets": "a.npy"}
+    )
     for name, section in (
         ("a.npz", {"npz": {"path": "a.npz"}}),
         ("a.npy", {"npy": {"inputs": "a.npy", "targets": "b.npy"}}),
@@ -193,8 +195,11 @@ def test_a_function_returns_a_pipeline_or_arrays(
     found, worst = read(python=f"my_data:{function}")
     assert (found.lengths, found.samples, len(worst)) == (lengths, kept, kept)
     source = open_source(dataset(python=f"my_data:{function}"), str(tmp_path))
-    assert (source.held is None) != (source.dataset is None)
-    first = next(iter(source.samples)) if source.held is None else source.held
+    if isinstance(source, HeldArrays):
+        first = source.arrays
+    else:
+        assert source.pipeline is not None, "training runs it"
+        first = next(iter(source.samples))
     assert all(array.dtype.kind != "O" for array in first if not isinstance(array, dict)), "nothing is pickled"
 
 
@@ -203,23 +208,23 @@ def test_several_inputs_and_sample_weights_are_kept_as_the_function_nests_them(t
     found, samples = read(python="my_data:several")
     assert found.sequences == ("inputs.0", "targets.y.0")
     assert found.ranges == {"inputs.0": (1, 6), "targets.y.0": (1, 6), "targets.y.1": (0, 2)}
-    worst.save(samples, found.sequences, tmp_path / "rows.npz")
-    (tokens, about), targets, weights = worst.load(tmp_path / "rows.npz").at(2, 4)
+    worst_samples.save(samples, found.sequences, tmp_path / "rows.npz")
+    (tokens, about), targets, weights = worst_samples.load(tmp_path / "rows.npz").at(2, 4)
     assert tokens.tolist() == targets["y"][0].tolist() == [[4, 5, 6, 0], [1, 2, 0, 0]]
     assert (about.tolist(), targets["y"][1].tolist(), weights.tolist()) == ([[3.0], [1.0]], [2, 0], [0.5, 1.0])
 
     found, samples = read(python="my_data:weighted_arrays")
     assert (found.lengths, found.sequences) == (((1, 1), (2, 1)), ("inputs.0", "weights.")), "a weight for each step"
-    worst.save(samples, found.sequences, tmp_path / "rows.npz")
-    sides = worst.load(tmp_path / "rows.npz").at(2, 2)
+    worst_samples.save(samples, found.sequences, tmp_path / "rows.npz")
+    sides = worst_samples.load(tmp_path / "rows.npz").at(2, 2)
     assert [part.shape for part in tf.nest.flatten(sides)] == [(2, 2), (2, 4), (2, 3), (2, 2)]
 
 
 @pytest.mark.usefixtures("functions")
 def test_a_type_that_numpy_files_do_not_know_stays_what_it_is(tmp_path: Path, read: Read) -> None:
     found, samples = read(python="my_data:halves")
-    worst.save(samples, found.sequences, tmp_path / "rows.npz")
-    inputs, _ = worst.load(tmp_path / "rows.npz").at(2, 4)
+    worst_samples.save(samples, found.sequences, tmp_path / "rows.npz")
+    inputs, _ = worst_samples.load(tmp_path / "rows.npz").at(2, 4)
     assert (tf.constant(inputs).dtype, inputs.tolist()) == (tf.bfloat16, [[4, 5, 6, 0], [1, 2, 0, 0]])
 
 
@@ -248,16 +253,19 @@ def test_a_pipeline_that_does_not_know_its_length_is_said_to_have_more_than_was_
     ("function", "said"),
     [
         ("nothing", "my_data:nothing returned a NoneType"),
-        ("lists", "returned a int as inputs.0"),
+        ("lists", "returned an int as inputs.0"),
         ("no_targets", "my_data:no_targets returned a dict of 0 as targets"),
-        ("four", "has elements of a tuple of 4, not (inputs, targets) | map each element to a pair"),
+        (
+            "four",
+            "each element of the dataset of my_data:four is a tuple of 4, not (inputs, targets) | map each element to a pair",
+        ),
         ("sparse", "the inputs of my_data:sparse are a SparseTensorSpec, not tensors | map them to a tensor"),
         ("uneven_weights", "'inputs.0' has 2 samples and 'weights' has 3"),
         ("nan_weights", "sample 1: 'weights' is NaN (dataset.python)"),
-        ("one_text", "my_data:one_text: inputs is a single number, not one entry a sample"),
+        ("one_text", "my_data:one_text: inputs is a single number, not one entry per sample"),
         ("mixed_objects", "inputs has the type object, not numbers"),
         ("uneven", "'inputs' has 3 samples and 'targets' has 4"),
-        ("uneven_ragged", "the arrays of my_data:uneven_ragged have 3 and 4 samples"),
+        ("uneven_ragged", "my_data:uneven_ragged: 'inputs' has 3 samples and 'targets' has 4"),
         ("empty", "dataset.python (my_data:empty) holds no samples | run the pipeline by itself to see why"),
         ("nan", "dataset.python (my_data:nan), sample 2: 'inputs' is NaN (dataset.python) |"),
         ("fails", "(my_data:fails) failed after 0 samples or a few more: RuntimeError: my data is broken |"),

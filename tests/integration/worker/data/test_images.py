@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from oomtune.domain import Scan
-from oomtune.worker.data.sources import Bounds
+from oomtune.worker.data.source import Bounds
 from tests.support.reading import Read, shapes
 
 
@@ -42,13 +42,13 @@ def test_a_folder_is_a_class_and_images_come_in_one_size(tmp_path: Path, read: R
 def test_images_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str]) -> None:
     section = {"path": "data", "size": [8, 6]}
     (tmp_path / "data").mkdir()
-    assert "data: no folders in it (dataset.images.path)" in refused(images=section)
+    assert "data: no subfolders (dataset.images.path)" in refused(images=section)
     (tmp_path / "data" / "cats").mkdir()
-    assert "data: no images in its folders" in refused(images=section)
+    assert "data: no images in its subfolders" in refused(images=section)
     write_images(tmp_path / "split" / "train")
     write_images(tmp_path / "split" / "val")
     found = refused(images={"path": "split", "size": [8, 6]})
-    assert "split: its folders train, val hold the folders of classes (dataset.images.path) | " in found
+    assert "split: its subfolders train, val contain the folders of classes (dataset.images.path) | " in found
     assert found.endswith("split/train")
     write_images(tmp_path / "data")
     for name in ("dogs/a.png", "cats/c.jpeg"):

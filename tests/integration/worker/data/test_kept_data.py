@@ -24,9 +24,8 @@ from oomtune.domain import (
     WorkOrder,
 )
 from oomtune.storage.ledger_index import clean
-from oomtune.worker.data import sources
-from oomtune.worker.data import trial_batch as data
-from oomtune.worker.data import worst_rows as worst
+from oomtune.worker.data import trial_batch, worst_samples
+from oomtune.worker.data.scan import scan
 from tests.support.cli import Cli
 
 
@@ -41,11 +40,11 @@ from tests.support.cli import Cli
 def test_arrays_lie_in_the_hosts_memory_beside_a_card_and_in_the_devices_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Device, in_host_memory: bool
 ) -> None:
-    monkeypatch.setattr(data, "_own", [])
+    monkeypatch.setattr(trial_batch, "_kept_data", [])
     np.savez(tmp_path / "a.npz", x=np.zeros((10, 3), "float32"), y=np.zeros(10, "float32"))
     dataset = NpzData(paths=("a.npz",), inputs="x", targets="y")
-    found, samples = sources.scan(dataset, str(tmp_path), lambda count, share: None)
-    worst.save(samples, found.sequences, tmp_path / "rows.npz")
+    found, samples = scan(dataset, str(tmp_path), lambda count, share: None)
+    worst_samples.save(samples, found.sequences, tmp_path / "rows.npz")
     order = WorkOrder(
         trial=Search(candidate=Candidate(batch_size=4)),
         folder=str(tmp_path),
@@ -57,9 +56,9 @@ def test_arrays_lie_in_the_hosts_memory_beside_a_card_and_in_the_devices_otherwi
         budget=Budget(limit_bytes=1),
         scan=_with_rows(found, tmp_path / "rows.npz"),
     )
-    inputs, targets = next(iter(data.pipeline(order, Candidate(batch_size=4))))
+    inputs, targets = next(iter(trial_batch.pipeline(order, Candidate(batch_size=4))))
     assert (inputs.shape, targets.shape) == ((4, 3), (4,))
-    (kept,) = data._own
+    (kept,) = trial_batch._kept_data
     assert (kept.arrays is not None, kept.pipeline is None) == (in_host_memory, in_host_memory)
     if in_host_memory:
         assert isinstance(kept.arrays[0], np.ndarray)
@@ -86,10 +85,10 @@ def test_what_a_scan_leaves_that_is_killed_is_cleaned_up(tmp_path: Path, monkeyp
 
     np.savez(tmp_path / "a.npz", x=np.zeros((10, 3), "float32"), y=np.zeros(10, "float32"))
     dataset = NpzData(paths=("a.npz",), inputs="x", targets="y")
-    found, samples = sources.scan(dataset, str(tmp_path), lambda count, share: None)
+    found, samples = scan(dataset, str(tmp_path), lambda count, share: None)
     (tmp_path / "scans").mkdir()
     monkeypatch.setattr(np, "savez", killed)
     with pytest.raises(KeyboardInterrupt):
-        worst.save(samples, found.sequences, tmp_path / "scans" / "rows.npz")
+        worst_samples.save(samples, found.sequences, tmp_path / "scans" / "rows.npz")
     (left,) = (tmp_path / "scans").iterdir()
     assert clean([tmp_path], time.time() + 60).removed == (left,)

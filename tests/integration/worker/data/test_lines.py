@@ -14,7 +14,7 @@ import pytest
 
 from oomtune.domain import Scan
 from oomtune.worker.data.scan import scan
-from oomtune.worker.data.sources import Bounds
+from oomtune.worker.data.source import Bounds
 from tests.support.reading import Read
 
 # --- csv
@@ -144,7 +144,7 @@ def test_a_list_of_strings_is_text_that_is_split_already_or_a_class_for_each_ste
     _, ((inputs, targets),) = read(jsonl=section, tokenizer={"TextVectorization": {"vocabulary": ["a", "b"]}})
     assert (inputs.tolist(), targets.tolist()) == ([2, 3], [3, 2])
     by_character = {"vocabulary": ["a", "b"], "split": "character"}
-    assert "TextVectorization.split: the data holds lists of words" in refused(
+    assert "TextVectorization.split: the data has lists of words" in refused(
         jsonl=section, tokenizer={"TextVectorization": by_character}
     )
 
@@ -221,12 +221,12 @@ def test_a_sample_is_as_long_as_its_longest_part_and_the_longest_of_each_is_kept
         ('{"xx": [1], "y": 1}\n', "a.jsonl:1 has no field 'x' (dataset.jsonl.inputs) | did you mean 'xx'?"),
         ('{"x": [1.0, NaN], "y": 1}\n', "a.jsonl:1: 'x' is NaN (dataset.jsonl.inputs)"),
         ('{"x": [1], "y": Infinity}\n', "a.jsonl:1: 'y' is infinite (dataset.jsonl.targets)"),
-        ('{"x": [[1, 2], [3]], "y": 1}\n', "field 'x' holds lists of differing lengths (dataset.jsonl.inputs)"),
-        ('{"x": ["a", 2], "y": 1}\n', "field 'x' is neither a number, nor a list of numbers or of strings, nor a text"),
-        ('{"x": null, "y": 1}\n', "field 'x' is neither a number"),
-        ('{"x": {"a": 1}, "y": 1}\n', "field 'x' is neither a number"),
-        ('{"x": [4294967296], "y": 1}\n', "field 'x' holds a number beyond 32 bits"),
-        ('{"x": [1180591620717411303424], "y": 1}\n', "field 'x' holds a number beyond 32 bits"),
+        ('{"x": [[1, 2], [3]], "y": 1}\n', "field 'x' has lists of different lengths (dataset.jsonl.inputs)"),
+        ('{"x": ["a", 2], "y": 1}\n', "field 'x' is not a number, a text, or a list of numbers or strings"),
+        ('{"x": null, "y": 1}\n', "field 'x' is not a number"),
+        ('{"x": {"a": 1}, "y": 1}\n', "field 'x' is not a number"),
+        ('{"x": [4294967296], "y": 1}\n', "field 'x' has a number beyond 32 bits"),
+        ('{"x": [1180591620717411303424], "y": 1}\n', "field 'x' has a number beyond 32 bits"),
         ('{"x": [1], "y": 1}\n{"x": 1, "y": 1}\n', "a.jsonl:2: 'x' has the shape [], earlier samples have [1]"),
         (
             '{"x": [[1, 2]], "y": 1}\n{"x": [[1]], "y": 1}\n',
@@ -234,7 +234,7 @@ def test_a_sample_is_as_long_as_its_longest_part_and_the_longest_of_each_is_kept
         ),
         (
             '{"x": "ok", "y": 1}\n{"x": "a \\ud83d", "y": 1}\n',
-            "a.jsonl:2: 'x' holds half a character, '\\ud83d' (dataset.jsonl.inputs)",
+            "a.jsonl:2: 'x' contains half a character, '\\ud83d' (dataset.jsonl.inputs)",
         ),
         ('{"x": "ok", "y": 1}\n{"x": 404, "y": 1}\n', "a.jsonl:2: 'x' is numbers, earlier samples have text"),
         ('{"x": 404, "y": 1}\n{"x": ["ok"], "y": 1}\n', "a.jsonl:2: 'x' is text, earlier samples have numbers"),

@@ -116,9 +116,9 @@ def wrong(folder: Path, name: str) -> dict[str, Any]:
         ("a field that is missing", 6, "did you mean 'label'?"),
         ("a line cut short", 6, "a.jsonl:300: the last line is cut short"),
         ("NaN in the data", 6, "data/a.csv:3: 'x' is NaN (dataset.csv.inputs)"),
-        ("NaN in an array", 6, "data/a.npz: 'x' is NaN in row 1, at [0], where rows count from 0 (dataset.npz.inputs)"),
-        ("labels out of range", 6, "data/a.jsonl:3: dataset.jsonl.targets has classes up to 7, and the model tells 2"),
-        ("more tokens than the embedding has", 6, "the embedding 'embedding' has 200 rows"),
+        ("NaN in an array", 6, "data/a.npz: 'x' is NaN in row 1, at [0], counting rows from 0 (dataset.npz.inputs)"),
+        ("labels out of range", 6, "data/a.jsonl:3: dataset.jsonl.targets has classes up to 7, but the model has 2"),
+        ("more tokens than the embedding has", 6, "the embedding 'embedding' has only 200 rows"),
         (
             "a batch larger than the data",
             2,

@@ -94,7 +94,7 @@ def test_a_split_may_be_a_part_or_a_sum(read: Read, split: str, samples: int) ->
         ({"split": "train[10:20]"}, "split train[10:20] can't be read: "),
         ({"inputs": "token"}, "1.0.0 has no feature 'token' (dataset.tfds.inputs) | did you mean 'tokens'?"),
         ({"targets": {"a": "y"}}, "1.0.0 has no feature 'y' (dataset.tfds.targets) | it has: about, label, text, tok"),
-        ({"inputs": "about"}, "feature 'about' holds features of its own, not one tensor (dataset.tfds.inputs)"),
+        ({"inputs": "about"}, "feature 'about' is a group of features, not one tensor (dataset.tfds.inputs)"),
         ({"path": "tiny"}, "tiny can't be read: "),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from oomtune.domain import Scan
-from oomtune.worker.data.sources import Bounds
+from oomtune.worker.data.source import Bounds
 from tests.support.reading import Read, shapes
 
 # --- tfrecord
@@ -86,8 +86,11 @@ def test_records_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str]
     cases = [
         ([b"\xff\xff\xff"], "record 1 can't be read: not a tf.train.Example"),
         ([example(token=[1], label=[1])], "has no feature 'tokens' (dataset.tfrecord.inputs) | did you mean 'token'?"),
-        ([example(tokens=[1.5], label=[1])], "feature 'tokens' holds float32, not int64 (dataset.tfrecord.inputs)"),
-        ([example(tokens=[1], label=[1, 2])], "feature 'label' has 2 values, which do not make a shape of []"),
+        (
+            [example(tokens=[1.5], label=[1])],
+            "feature 'tokens' has float32 values, not int64 (dataset.tfrecord.inputs)",
+        ),
+        ([example(tokens=[1], label=[1, 2])], "feature 'label' has 2 values, which do not fill the shape []"),
         ([], "a.tfrecord holds no samples"),
     ]
     for records, said in cases:

@@ -167,7 +167,7 @@ def test_a_step_that_does_not_take_the_data_is_named_with_its_shapes(host: Worke
     assert outcome.error is not None
     assert outcome.error.message.startswith("model.train_step: gan:make failed in its first step: ValueError: Input 0")
     assert "\n" not in outcome.error.message
-    assert "dataset.synthetic.inputs has samples of [5]" in outcome.error.hint
+    assert "dataset.synthetic.inputs has samples of shape [5]" in outcome.error.hint
     assert 'gan.py", line' in outcome.error.traceback
     assert "site-packages" not in outcome.error.traceback
 

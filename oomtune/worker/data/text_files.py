@@ -1,0 +1,51 @@
+"""Read plain text files: each line is a sample, and its targets are its next tokens, the same tokens, or random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from oomtune.domain import TensorSpec, TextData
+from oomtune.worker.data.lines import Lines, line_stream
+from oomtune.worker.data.samples import Checker, RawSample
+from oomtune.worker.data.source import Axis, Bounds, Sample, Stream, files_of
+from oomtune.worker.data.synthetic import SEED, random_tensor
+from oomtune.worker.data.tokens import words_in
+
+_KEY = "dataset.text.path"
+
+
+def text_source(data: TextData, folder: str, bounds: Bounds) -> Stream:
+    files = files_of(data.paths, folder, _KEY)
+    return line_stream(
+        lambda: Lines(files, bounds, _KEY),
+        _samples,
+        Checker("dataset.text"),
+        data.tokenizer,
+        folder,
+        axes={"": Axis.VARIES},
+        convert=lambda samples: _with_targets(samples, data.targets),
+    )
+
+
+def _samples(lines: Lines) -> Iterator[RawSample]:
+    for file in lines.files:
+        for line in lines.of(file):
+            if line.strip():
+                yield (line.rstrip("\r\n"), {}), lines.where
+
+
+def _with_targets(samples: Iterator[Sample], targets: Literal["next", "same"] | TensorSpec) -> Iterator[Sample]:
+    """Add targets to tokens. A line that is too short to have any is not a sample."""
+    generator = np.random.default_rng(SEED)
+    for tokens, _ in samples:
+        if isinstance(targets, TensorSpec):
+            if length := len(tokens) if tokens.ndim else words_in(tokens):
+                yield tokens, random_tensor(targets, length, generator)
+        elif targets == "next":
+            if len(tokens) > 1:
+                yield tokens[:-1], tokens[1:]
+        elif len(tokens):
+            yield tokens, tokens
