@@ -28,7 +28,7 @@ _CERTAINTY_NOTES = {
     Certainty.RAN: "it ran for a few steps in its own process, and a few percent more did not fit",
     Certainty.AT_LEAST: "“≥” ran in the same way, and more may fit",
     Certainty.NO_LARGER: "“=” ran in the same way, and a larger batch fails for a reason other than memory",
-    Certainty.PREDICTED: "“~” is a cautious prediction",
+    Certainty.PREDICTED: "“~” is predicted, on the cautious side",
 }
 # A batch that grows by less than this factor may have grown by chance.
 _LARGER_BATCH = 1.1

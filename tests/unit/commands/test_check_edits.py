@@ -84,7 +84,7 @@ def test_an_edited_tuned_config_is_said_to_be_edited_and_its_lines_are_the_new_o
     assert "before the edit" not in check_message(result).sentence
     edit(tmp_path / "net.yml", loss="huber")
     assert (edits(path).file_edited, edits(path).spec_edited) == (True, True)
-    assert "and so has the spec" in edit_notice(begun(path))
+    assert "have both been edited" in edit_notice(begun(path))
 
 
 @pytest.mark.parametrize("verdict", ["fits", "does_not_fit", "broken"])
@@ -96,7 +96,7 @@ def test_a_verdict_on_what_the_spec_was_before_its_edit_says_so_and_how_to_take_
     result = dataclasses.replace(begun(path), verdict=CheckVerdict(verdict))
     assert check_message(result).sentence.endswith(", with its spec as it was before the edit")
     assert verdict == "broken" or "--update" in check_message(result).hint
-    assert edit_notice(result) == "The spec that it was tuned from has been edited since:"
+    assert edit_notice(result) == "The spec that this file was tuned from has been edited since:"
 
 
 def test_an_update_takes_over_the_edited_spec_with_the_flags_of_its_probe_and_those_of_now(tmp_path: Path) -> None:

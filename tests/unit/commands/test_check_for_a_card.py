@@ -69,7 +69,7 @@ def test_what_fits_into_less_fits_the_card_and_the_words_say_at_which_limit_it_r
     # 950 of the machine's 1,000 bytes would be "not sure"; of the card's 10,000 they are little.
     assert certainty(result).startswith("sure: ")
     assert (
-        "ran with the 1000 B that this machine has to give, where a Tesla T4 has 9.8 KiB"
+        "this machine can give 1000 B, and a Tesla T4 has 9.8 KiB"
         in dict(check_rows(result))["how sure"]
     )
 

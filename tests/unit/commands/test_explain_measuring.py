@@ -209,7 +209,7 @@ def test_a_model_for_one_batch_size_is_said_to_take_no_larger_one() -> None:
     assert {(cost.largest_batch_size, cost.certainty) for cost in costs} == {(8, Certainty.NO_LARGER)}
     assert before_row(explanation).batch == "=8"
     assert growth_sentences(explanation) == ["Only this batch ran, so how memory grows with the batch is not known."]
-    assert "a larger one fails for another reason than memory" in remedy_notes(explanation)[-1]
+    assert "a larger batch fails for a reason other than memory" in remedy_notes(explanation)[-1]
 
 
 def test_from_afar_the_edge_is_come_near_by_halves() -> None:

@@ -177,7 +177,7 @@ def test_a_lighter_optimizer_is_used_only_when_nothing_fits_with_the_ones_before
     assert result.best is not None
     assert result.best.candidate.optimizer == "adafactor"
     assert 64 <= result.best.candidate.batch_size <= 100
-    assert dict(answer_rows(result))["optimizer"] == "adafactor; nothing of at least 64 samples fits with adam"
+    assert dict(answer_rows(result))["optimizer"] == "adafactor; no batch of at least 64 samples fits with adam"
     too_high = small_probe_spec(search__optimizer=["adam", "adafactor", "sgd"], search__min_batch_size=512)
     result = probe(device, device.budget, too_high)
     assert result.verdict is Verdict.NOTHING_FITS
