@@ -33,7 +33,7 @@ ENGINE = (
     "oomtune.units",
 )
 MAY_IMPORT = {
-    "oomtune.domain": ("oomtune.domain",),
+    "oomtune.domain": ("oomtune.domain", "oomtune.units"),
     "oomtune.errors": (),
     "oomtune.units": (),
     "oomtune.spec": ("oomtune.domain", "oomtune.errors", "oomtune.spec", "oomtune.units"),

@@ -28,7 +28,7 @@ from oomtune.commands.prepare import (
 from oomtune.commands.scan import said_of
 from oomtune.devices import Resolved
 from oomtune.devices.host import SHARE_OF_FREE, host_memory
-from oomtune.diagnosis.nothing_fits import nothing_fits, smallest_failure
+from oomtune.diagnosis.nothing_fits import nothing_fits_error, smallest_failure
 from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Script, Search, TrialError, Verdict
 from oomtune.domain.observer import Observer, SilentObserver
 from oomtune.session import Limits, result_of, run_session
@@ -225,7 +225,7 @@ def _with_problem(
     if result.verdict is Verdict.NOTHING_FITS:
         observer.notice("nothing fits; measuring what the smallest configuration needs")
         smallest, error = smallest_failure(result)
-        problem = nothing_fits(result, smallest, _measure_need(smallest, result, runner, limits), error)
+        problem = nothing_fits_error(result, smallest, _measure_need(smallest, result, runner, limits), error)
     elif result.verdict is Verdict.FAILED and problem is not None:
         problem = located(problem, loaded)
     return dataclasses.replace(result, problem=problem)

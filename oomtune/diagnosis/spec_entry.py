@@ -1,4 +1,4 @@
-"""One entry of a spec as text that can be pasted: a line of YAML, or a flag of the command line."""
+"""A spec entry as text to paste: a line of YAML, or a flag for the command line."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import yaml
 
 
 def spec_line(key: str, value: Any) -> str:
-    """The entry as one line of YAML that a spec takes as it is: `search: {remat: [none, full]}`."""
+    """Return the entry as one line of YAML for a spec: `search: {remat: [none, full]}`."""
     for part in reversed(key.split(".")):
         value = {part: value}
-    return _flow(value)[1:-1]  # a spec is not in braces
+    return _flow(value)[1:-1]  # without the outer braces
 
 
 def set_flag(key: str, value: Any) -> str:
-    """The same for someone who has a spec with such a section: `--set 'search.remat=[none, full]'`."""
+    """Return the entry as a flag, for a spec that has such a section already: `--set 'search.remat=[none, full]'`."""
     return f"--set {shlex.quote(f'{key}={_flow([value])[1:-1]}')}"
 
 

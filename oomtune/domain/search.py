@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
+
+from oomtune.units import format_bytes
 
 
 class Word(str, Enum):
@@ -28,6 +30,17 @@ class Kind(Word):
     HOST_OOM = "host_oom"
     TIMEOUT = "timeout"
     CRASH = "crash"
+
+    @property
+    def words(self) -> str:
+        """How the run ended, for people."""
+        return {
+            "fits": "fits",
+            "device_oom": "out of memory",
+            "host_oom": "out of host memory",
+            "timeout": "timed out",
+            "crash": "failed",
+        }[self.value]
 
 
 class Stage(Word):
@@ -183,6 +196,16 @@ class SearchSpace:
             for remat in self.remats
         ]
 
+    def only(self, lane: Lane) -> SearchSpace:
+        """Return the space with this lane as the only one."""
+        return replace(
+            self,
+            sequence_lengths=None if lane.sequence_length is None else (lane.sequence_length,),
+            precisions=(lane.precision,),
+            remats=(lane.remat,),
+            optimizers=(lane.optimizer,),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
@@ -194,6 +217,11 @@ class Budget:
     @classmethod
     def of(cls, limit_bytes: int, budget_bytes: int) -> Budget:
         return cls(limit_bytes=limit_bytes, headroom=1 - budget_bytes / limit_bytes)
+
+    @property
+    def origin(self) -> str:
+        """Where the budget comes from: `the limit of 2.0 GiB less 5% headroom`."""
+        return f"the limit of {format_bytes(self.limit_bytes)} less {self.headroom:.0%} headroom"
 
     @property
     def budget_bytes(self) -> int:

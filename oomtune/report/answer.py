@@ -22,7 +22,7 @@ from oomtune.domain import (
     TrialRecord,
     Verdict,
 )
-from oomtune.report.trial_rows import Ending, peak_of_limit
+from oomtune.report.trial_rows import peak_of_limit
 from oomtune.search.evidence import lane_views
 from oomtune.search.line import Line, rising_line
 from oomtune.units import format_ms
@@ -136,7 +136,7 @@ def _bucket_words(result: ProbeResult, buckets: Buckets) -> str:
 def _next_larger(result: ProbeResult, candidate: Candidate) -> str:
     if result.next_larger is not None:
         larger, kind = result.next_larger
-        words = "does not fit" if kind is Kind.DEVICE_OOM else Ending[kind.name].words
+        words = "does not fit" if kind is Kind.DEVICE_OOM else kind.words
         return f"batch {larger.batch_size}: {words}{' (fragmentation)' if _fragmentation(result) else ''}"
     scan = result.spec.scan
     if scan is not None and candidate.batch_size == scan.samples:

@@ -207,7 +207,7 @@ def _environment_rows(result: ProbeResult) -> list[tuple[str, str]]:
     rows = [
         ("device", f"{device.kind.upper()} {device.name}{stand_in}"),
         ("limit", f"{format_bytes(budget.limit_bytes)} ({budget.limit_bytes:,} bytes)"),
-        ("budget", f"{format_bytes(budget.budget_bytes)}, the limit less {budget.headroom:.0%} headroom"),
+        ("budget", f"{format_bytes(budget.budget_bytes)}, {budget.origin}"),
         ("objective", str(result.spec.space.objective)),
     ]
     for name, value in result.environment.items():

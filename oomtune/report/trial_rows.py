@@ -10,6 +10,7 @@ from oomtune.domain import (
     Aim,
     Budget,
     FailedSize,
+    Kind,
     Outcome,
     ProbeResult,
     Provenance,
@@ -24,12 +25,12 @@ from oomtune.units import format_bytes
 class Ending(Enum):
     """How a run ended: a key, a sign that needs no colour, and words."""
 
-    FITS = ("fits", "●", "fits")
+    FITS = (Kind.FITS.value, "●", Kind.FITS.words)
     OVER_HEADROOM = ("over_headroom", "▲", "over the headroom")
-    DEVICE_OOM = ("device_oom", "✕", "out of memory")
-    HOST_OOM = ("host_oom", "★", "out of host memory")
-    TIMEOUT = ("timeout", "◆", "timed out")
-    CRASH = ("crash", "■", "failed")
+    DEVICE_OOM = (Kind.DEVICE_OOM.value, "✕", Kind.DEVICE_OOM.words)
+    HOST_OOM = (Kind.HOST_OOM.value, "★", Kind.HOST_OOM.words)
+    TIMEOUT = (Kind.TIMEOUT.value, "◆", Kind.TIMEOUT.words)
+    CRASH = (Kind.CRASH.value, "■", Kind.CRASH.words)
 
     def __init__(self, key: str, sign: str, words: str) -> None:
         self.key = key

@@ -149,17 +149,9 @@ def _lane(candidate: Candidate, edge: int) -> Lane:
 
 
 def _only(space: SearchSpace, candidate: Candidate, edge: int) -> SearchSpace:
-    """The space of one bucket."""
-    return replace(
-        space,
-        sequence_lengths=(edge,),
-        precisions=(candidate.precision,),
-        remats=(candidate.remat,),
-        optimizers=(candidate.optimizer,),
-        effective_batch_size=None,
-        objective=Objective.BATCH_SIZE,
-        every_lane=False,
-    )
+    """Return the space of one bucket."""
+    one_lane = space.only(_lane(candidate, edge))
+    return replace(one_lane, effective_batch_size=None, objective=Objective.BATCH_SIZE, every_lane=False)
 
 
 @lru_cache(maxsize=64)

@@ -61,7 +61,7 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
     points = tuple(point for point in reply.points if point.peak_bytes <= budget.budget_bytes)
     over = [point.batch_size for point in reply.points if point.peak_bytes > budget.budget_bytes]
     if over and failure is None:
-        failure = Kind.DEVICE_OOM, _over_headroom(max(point.peak_bytes for point in reply.points), budget)
+        failure = Kind.DEVICE_OOM, over_headroom_error(max(point.peak_bytes for point in reply.points), budget)
     peak_bytes = reply.peak_bytes or 0
     leaked = 0
     if trial.purpose is Purpose.CONFIRM:
@@ -134,7 +134,7 @@ def _failure(trial: Trial, budget: Budget, ending: Ending) -> tuple[FailureKind,
     if reply is not None and reply.stage is Stage.DONE:
         peak = reply.peak_bytes or 0
         over = trial.purpose is not Purpose.CALIBRATE and peak > budget.budget_bytes
-        return (Kind.DEVICE_OOM, _over_headroom(peak, budget)) if over else None
+        return (Kind.DEVICE_OOM, over_headroom_error(peak, budget)) if over else None
     if ending.timed_out:
         return Kind.TIMEOUT, TrialError(
             code="timeout",
@@ -152,13 +152,14 @@ def _when(reply: Reply) -> str:
     return f" (in {doing}, after {len(reply.step_ms)} steps)"
 
 
-def _over_headroom(peak: int, budget: Budget) -> TrialError:
-    used, allowed = format_bytes_apart(peak, budget.budget_bytes)
-    return TrialError(
-        code="over_headroom",
-        message=f"it ran, but its peak of {used} is over the budget of {allowed} "
-        f"(the limit of {format_bytes(budget.limit_bytes)} less {budget.headroom:.0%} headroom)",
-    )
+def over_headroom_error(peak_bytes: int, budget: Budget, allowed_bytes: int | None = None) -> TrialError:
+    """Return the error of a run that fitted the limit but not the budget. A check may allow more than the budget."""
+    most_bytes = budget.budget_bytes if allowed_bytes is None else allowed_bytes
+    peak, most = format_bytes_apart(peak_bytes, most_bytes)
+    beyond = "" if most_bytes == budget.budget_bytes else f", and over the {most} that noise explains"
+    allowed = format_bytes(budget.budget_bytes) if beyond else most
+    message = f"it ran, but its peak of {peak} is over the budget of {allowed} ({budget.origin}){beyond}"
+    return TrialError(code="over_headroom", message=message)
 
 
 def _raised(error: RaisedError) -> tuple[FailureKind, TrialError]:

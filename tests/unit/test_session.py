@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from rich.console import Console
 
-from oomtune.diagnosis.nothing_fits import what_to_try
+from oomtune.diagnosis.nothing_fits import advice_for
 from oomtune.domain import (
     Budget,
     Device,
@@ -283,7 +283,7 @@ def test_what_is_to_be_pasted_is_whole_on_a_narrow_terminal() -> None:
 def test_the_advice_is_three_things_that_the_spec_has_not_done_yet() -> None:
     budget = Budget(limit_bytes=64 * 1024**2)
     smallest = SPEC.space.lanes()[0].at(1)
-    advice = what_to_try(SPEC, budget, smallest, 80 * 1024**2)
+    advice = advice_for(SPEC, budget, smallest, 80 * 1024**2)
     assert len(advice) == 3
     assert "--memory-limit 110MiB" in advice[0]
     assert "checkpoint" in advice[1]

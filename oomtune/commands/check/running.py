@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from oomtune.domain import BucketTurns, CheckResult, CheckVerdict, Kind, Outcome, Trial, TrialError, TrialRecord
 from oomtune.domain.observer import Observer
+from oomtune.trials.outcome import over_headroom_error
 from oomtune.trials.runner import Runner
-from oomtune.units import format_bytes, format_bytes_apart
 
 # Peaks differ from run to run. A crash does not: that is the model.
 _RUNS = 2
@@ -55,15 +55,7 @@ def _problem(result: CheckResult, outcome: Outcome) -> TrialError | None:
     error = outcome.error
     if error is None or not outcome.over_headroom or outcome.peak_bytes is None:
         return error
-    budget, allowed = result.budget, result.allowed_bytes
-    used, most = format_bytes_apart(outcome.peak_bytes, allowed)
-    noise = "" if allowed == budget.budget_bytes else f", and over the {most} that noise explains"
-    budget_words = format_bytes(budget.budget_bytes) if noise else most
-    return dataclasses.replace(
-        error,
-        message=f"it ran, but its peak of {used} is over the budget of {budget_words} "
-        f"(the limit of {format_bytes(budget.limit_bytes)} less {budget.headroom:.0%} headroom){noise}",
-    )
+    return over_headroom_error(outcome.peak_bytes, result.budget, result.allowed_bytes)
 
 
 def _verdict(outcome: Outcome, growth: float | None, tolerance: float) -> CheckVerdict:

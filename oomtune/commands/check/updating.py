@@ -10,10 +10,8 @@ from oomtune.domain import (
     CheckResult,
     CheckVerdict,
     Kind,
-    Lane,
     ProbeResult,
     ProbeSpec,
-    SearchSpace,
     TrialError,
     TrialRecord,
     Verdict,
@@ -40,7 +38,7 @@ def update(
     if result.verdict is CheckVerdict.BROKEN:
         return result
     found = run_session(
-        spec if result.took_over else dataclasses.replace(spec, space=_only(spec.space, result.candidate.lane)),
+        spec if result.took_over else dataclasses.replace(spec, space=spec.space.only(result.candidate.lane)),
         result.device,
         result.budget,
         runner=runner,
@@ -59,16 +57,6 @@ def update(
             return dataclasses.replace(result, verdict=CheckVerdict.DOES_NOT_FIT, problem=problem, updated=found)
         case _:
             return dataclasses.replace(result, verdict=CheckVerdict.BROKEN, problem=found.problem, updated=found)
-
-
-def _only(space: SearchSpace, lane: Lane) -> SearchSpace:
-    return dataclasses.replace(
-        space,
-        sequence_lengths=None if lane.sequence_length is None else (lane.sequence_length,),
-        precisions=(lane.precision,),
-        remats=(lane.remat,),
-        optimizers=(lane.optimizer,),
-    )
 
 
 def _updated(result: CheckResult, found: ProbeResult) -> CheckResult:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from oomtune.commands.explain.bench import Bench
 from oomtune.commands.explain.fitting import careful_line
-from oomtune.diagnosis.nothing_fits import what_to_try
+from oomtune.diagnosis.nothing_fits import advice_for
 from oomtune.domain import (
     Budget,
     Candidate,
@@ -139,7 +139,6 @@ def failed(outcome: Outcome, spec: ProbeSpec, budget: Budget, candidate: Candida
     if outcome.kind not in (Kind.DEVICE_OOM, Kind.HOST_OOM):
         return TrialCrashed(message, hint=error.hint if error else "", traceback=error.traceback if error else "")
     return NothingFits(
-        f"{candidate} does not fit in {format_bytes(budget.budget_bytes)} (the limit of "
-        f"{format_bytes(budget.limit_bytes)} less {budget.headroom:.0%} headroom): {message}",
-        hint="\n".join(what_to_try(spec, budget, candidate, None, error, flags=asked.flags())),
+        f"{candidate} does not fit in {format_bytes(budget.budget_bytes)} ({budget.origin}): {message}",
+        hint="\n".join(advice_for(spec, budget, candidate, None, error, flags=asked.flags())),
     )

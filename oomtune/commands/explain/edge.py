@@ -102,15 +102,8 @@ def _is_short(trial: Search, spec: ProbeSpec, measured: Measurement) -> bool:
 
 
 def _space(candidate: Candidate) -> SearchSpace:
-    length = candidate.sequence_length
-    return SearchSpace(
-        batch_sizes=range(1, candidate.batch_size * FURTHEST + 1),
-        sequence_lengths=None if length is None else (length,),
-        precisions=(candidate.precision,),
-        remats=(candidate.remat,),
-        optimizers=(candidate.optimizer,),
-        resolution=_RESOLUTION,
-    )
+    sizes = range(1, candidate.batch_size * FURTHEST + 1)
+    return SearchSpace(batch_sizes=sizes, resolution=_RESOLUTION).only(candidate.lane)
 
 
 def _as_a_climb(measured: Measurement) -> TrialRecord:

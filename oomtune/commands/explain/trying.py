@@ -10,11 +10,6 @@ from oomtune.commands.explain.measuring import FURTHEST, measure
 from oomtune.commands.explain.remedies import Variation
 from oomtune.domain import Budget, Certainty, Cost, Kind, Outcome, ProbeSpec, TriedRemedy
 
-_ENDED = {
-    Kind.DEVICE_OOM: "out of memory",
-    Kind.HOST_OOM: "out of host memory",
-    Kind.TIMEOUT: "it took too long",
-}
 _LONGEST = 100
 # Now and then a peak is off by this much. What a remedy changes by less than that has to show twice.
 _DOUBTFUL = 0.2
@@ -83,7 +78,7 @@ def _that_accumulates(spec: ProbeSpec, variation: Variation) -> ProbeSpec:
 
 
 def _why(outcome: Outcome) -> str:
-    if outcome.kind in _ENDED or outcome.error is None:
-        return _ENDED.get(outcome.kind, "it failed")
-    said = outcome.error.message.splitlines()[0] if outcome.error.message else "it failed"
-    return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+    if outcome.error is None or outcome.kind is not Kind.CRASH:
+        return outcome.kind.words
+    reason = outcome.error.message.partition("\n")[0] or outcome.kind.words
+    return reason if len(reason) <= _LONGEST else f"{reason[: _LONGEST - 1]}…"

@@ -68,10 +68,7 @@ def test_what_fits_into_less_fits_the_card_and_the_words_say_at_which_limit_it_r
     assert (result.verdict, result.exit_code) == (CheckVerdict.FITS, 0)
     # 950 of the machine's 1,000 bytes would be "not sure"; of the card's 10,000 they are little.
     assert certainty(result).startswith("sure: ")
-    assert (
-        "this machine can give 1000 B, and a Tesla T4 has 9.8 KiB"
-        in dict(check_rows(result))["how sure"]
-    )
+    assert "this machine can give 1000 B, and a Tesla T4 has 9.8 KiB" in dict(check_rows(result))["how sure"]
 
 
 def test_what_does_not_fit_into_less_is_undecided_and_what_is_broken_is_broken() -> None:

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from oomtune.diagnosis.nothing_fits import nothing_fits
+from oomtune.diagnosis.nothing_fits import nothing_fits_error
 from oomtune.domain import (
     FRAGMENTATION,
     AllocatorState,
@@ -114,7 +114,7 @@ def test_fragmentation_is_blamed_for_what_does_not_fit_only_where_there_is_memor
 ) -> None:
     result = dataclasses.replace(finished(limit_bytes=30 * MIB), budget=BUDGET)
     needed_bytes = None if needed is None else needed * MIB
-    error = nothing_fits(result, SEARCH.candidate, needed_bytes, PIECES)
+    error = nothing_fits_error(result, SEARCH.candidate, needed_bytes, PIECES)
     assert (PIECES.message in error.message) == blamed
     assert error.hint.startswith(PIECES.hint) == blamed
     assert needed is None or format_bytes(needed * MIB) in error.message
