@@ -1,20 +1,20 @@
-"""Every way oomtune can end badly, and the exit code each one has.
+"""Every error of oomtune, and its exit code.
 
-    OomtuneError                  exit 1: a bug of ours, unless a subclass says more
+    OomtuneError                  exit 1: a bug in oomtune, unless it is a subclass
     ├── UsageProblem              exit 2: a flag that makes no sense
-    ├── SpecProblem               exit 2: the spec can't be read; holds every problem of the file
+    ├── SpecProblem               exit 2: the spec is wrong; holds every problem of the file
     ├── NothingFits               exit 3: not even the smallest configuration fits
     ├── EnvironmentProblem        exit 5: the machine, not the spec
     │   ├── NoSuchDevice          the device asked for is not here
     │   ├── TensorFlowMissing     TensorFlow can't be imported
-    │   ├── BudgetTooLarge        more memory asked for than the machine can hold
+    │   ├── BudgetTooLarge        the memory limit is more than the machine can hold
     │   ├── OutputNotWritable     the answer or the ledger can't be written
-    │   └── WorkerBroken          a worker process can't be started or talked to
+    │   └── WorkerBroken          a worker process can't be started or does not answer
     └── TrialCrashed              exit 6: a trial failed for a reason that is not memory
-        ├── DataUnreadable        the dataset named by the spec can't be used
+        ├── DataUnreadable        the spec's dataset can't be used
         └── LossNotFinite         the loss is infinite or not a number
 
-A probe stopped by a limit (exit 7) or by the user (exit 130) is not an error: it has a result.
+A probe that a limit (exit 7) or the user (exit 130) stops is not an error: it has a result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class UsageProblem(OomtuneError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing wrong in a spec: where it is, what it is, what would be accepted."""
+    """One thing wrong in a spec: where it is, and what is wrong."""
 
     where: str
     key: str
@@ -58,7 +58,7 @@ class Problem:
 
 
 class SpecProblem(OomtuneError):
-    """A spec that can't be read, with all its problems at once."""
+    """A spec that can't be used, with all its problems at once."""
 
     exit_code = 2
     code = "spec"
@@ -99,7 +99,7 @@ class WorkerBroken(EnvironmentProblem):
 
 
 class TrialCrashed(OomtuneError):
-    """A trial failed and memory is not why; `traceback` is the user's own code's, if that raised."""
+    """A trial failed for a reason other than memory. `traceback` is that of the user's code, if it raised."""
 
     exit_code = 6
     code = "trial_crashed"

@@ -1,4 +1,4 @@
-"""Sizes and durations as people write and read them: `2GiB`, `1500MB`, `10m`."""
+"""Parse and format sizes, durations and shares as people write them: `2GiB`, `1500MB`, `10m`, `5%`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def parse_seconds(text: str) -> float:
 
 
 def format_bytes(size: float, more_digits: int = 0) -> str:
-    """A size to three significant figures, or more, in the unit people would choose."""
+    """Return a size with about three significant figures, or more, in the unit people would choose."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     while abs(size) >= 1024 and len(units) > 1:
         size /= 1024
@@ -52,7 +52,7 @@ def format_bytes(size: float, more_digits: int = 0) -> str:
 
 
 def format_bytes_apart(size: int, other: int) -> tuple[str, str]:
-    """Two sizes with as many figures as it takes to see that they are not the same."""
+    """Return two sizes with enough figures to tell them apart."""
     for more_digits in range(3):
         shown = format_bytes(size, more_digits), format_bytes(other, more_digits)
         if shown[0] != shown[1] or size == other:
@@ -61,12 +61,11 @@ def format_bytes_apart(size: int, other: int) -> tuple[str, str]:
 
 
 def format_count(many: int, what: str) -> str:
-    """`1 trial`, `2 trials`."""
+    """Return a count with its noun: `1 trial`, `2 trials`."""
     return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"
 
 
 def format_ms(milliseconds: float) -> str:
-    """What a step takes."""
     return f"{milliseconds:,.1f} ms"
 
 
@@ -81,8 +80,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def parse_share(text: str) -> float:
-    """A share as people write it, `0.05` or `5%`. More than all of it has to be said in per cent: a bare 5 is more
-    likely to mean five of them than five hundred."""
+    """Return a share from `0.05` or `5%`. Above one it must be a percentage: a bare 5 rather means 5% than 500%."""
     number = text.strip().removesuffix("%")
     try:
         share = float(number) / (100 if number != text.strip() else 1)
@@ -91,10 +89,10 @@ def parse_share(text: str) -> float:
     if not 0 <= share <= 10:
         raise ValueError("expected a share such as 0.05 or 5%")
     if share > 1 and number == text.strip():
-        raise ValueError(f"expected a share such as 0.05 or 5%; for {number} per cent write {number}%")
+        raise ValueError(f"expected a share such as 0.05 or 5%; for {number} percent write {number}%")
     return share
 
 
 def format_share(share: float) -> str:
-    """In per cent, with as many figures as it takes: `5%`, `0.5%`."""
+    """Return a percentage with as many figures as it needs: `5%`, `0.5%`."""
     return f"{share * 100:.4g}%"

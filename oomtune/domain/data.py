@@ -1,4 +1,4 @@
-"""The data that a spec names, and what a pass over it showed."""
+"""Where a spec's data comes from, and what one pass over it showed."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Columns = str | tuple[str, ...]
-"""One column or field, or several that make one vector."""
+"""One column or field, or several that form one vector."""
 Names = str | tuple[str, ...] | dict[str, str | tuple[str, ...]]
-"""Columns; or columns by the names of the model's inputs or outputs."""
+"""Columns, or columns by the names of the model's inputs or outputs."""
 ArrayNames = str | dict[str, str]
-"""One array or feature; or one for each of the model's inputs or outputs."""
+"""One array or feature, or one for each of the model's inputs or outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
-    """One tensor of a sample; the word `sequence_length` in the shape stands for the value under trial."""
+    """One tensor of a sample. The word `sequence_length` in the shape stands for the value under trial."""
 
     shape: tuple[int | Literal["sequence_length"], ...]
     dtype: str
@@ -45,7 +45,7 @@ class SyntheticData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NpzData:
-    """The names of arrays in archives; several archives are one after the other."""
+    """Named arrays in NumPy archives. Several archives are read one after the other."""
 
     kind: Literal["npz"] = "npz"
     paths: tuple[str, ...]
@@ -55,7 +55,7 @@ class NpzData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NpyData:
-    """One array a file; the paths of each input and target."""
+    """NumPy files of one array each: the paths of each input and target."""
 
     kind: Literal["npy"] = "npy"
     inputs: tuple[str, ...] | dict[str, tuple[str, ...]]
@@ -69,7 +69,7 @@ class CsvData:
     inputs: Names
     targets: Names
     text: tuple[str, ...] = ()
-    """The columns that are read as text; all others are numbers, or class names among the targets."""
+    """The columns that are text. All others are numbers or, among the targets, class names."""
     delimiter: str = ","
     tokenizer: Tokenizer = Tokenizer()
 
@@ -81,13 +81,13 @@ class JsonlData:
     inputs: Names
     targets: Names
     text: tuple[str, ...] = ()
-    """The target fields whose strings are text; in other targets a string is the name of a class."""
+    """The target fields whose strings are text. In other targets a string is a class name."""
     tokenizer: Tokenizer = Tokenizer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextData:
-    """One sample a line. Targets are the next tokens, the same tokens, or random."""
+    """Plain text, one sample a line. Targets are the next tokens, the same tokens, or random."""
 
     kind: Literal["text"] = "text"
     paths: tuple[str, ...]
@@ -97,7 +97,7 @@ class TextData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """One feature of an example; a first axis of None varies from sample to sample."""
+    """One feature of a `tf.train.Example`. A first axis of None varies from sample to sample."""
 
     shape: tuple[int | None, ...]
     dtype: Literal["int64", "float32", "string"]
@@ -116,7 +116,7 @@ class TfrecordData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagesData:
-    """Folders that hold a folder for each class."""
+    """Folders with one subfolder for each class."""
 
     kind: Literal["images"] = "images"
     paths: tuple[str, ...]
@@ -126,7 +126,7 @@ class ImagesData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TfdsData:
-    """A dataset that TensorFlow Datasets has prepared on disk: the folder of its version."""
+    """A dataset that TensorFlow Datasets has prepared on disk, by the folder of its version."""
 
     kind: Literal["tfds"] = "tfds"
     path: str
@@ -160,7 +160,7 @@ DatasetSpec = (
 
 
 ENDLESS = 2**62
-"""How many samples a pipeline has that never ends."""
+"""The sample count of a pipeline that never ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,44 +168,44 @@ class Scan:
     """What one pass over the data showed."""
 
     samples: int
-    """How many there are; an estimate when only some were read."""
+    """How many samples there are; an estimate if only some were read."""
     read: int
-    """How many of them were read."""
+    """How many samples were read."""
     lengths: tuple[tuple[int, int], ...] = ()
-    """Each length that samples have, ascending, with how many have it; empty when samples have no length."""
+    """Each length of a sample, ascending, with how many samples have it; empty if samples have no length."""
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The smallest and the largest number of each part of a sample that holds whole numbers, such as `inputs.words`; a
-    single part has no name. Targets may be stored as floats."""
+    """The smallest and the largest value of each part of a sample that holds whole numbers, such as `inputs.words`. The
+    name of a single part is empty: `inputs.`. Targets may be stored as floats."""
     fractions: dict[str, float] = field(default_factory=dict)
-    """Of each part of the targets that holds other numbers than whole ones, the first of them."""
+    """The first value with a fraction in each part of the targets that has one."""
     places: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Where the smallest and the largest number of a part of the targets stand, or its first fraction: a file and its
-    line, say. Nothing for what is not read sample by sample."""
+    """Where the smallest and the largest value of a part of the targets are, or its first fraction, such as a file and
+    line. Empty for data that is not read sample by sample."""
     sequences: tuple[str, ...] = ()
-    """The parts of a sample that are as long as it is, such as `inputs.words`; a single part has no name."""
+    """The parts of a sample whose first axis is its length."""
     rows_path: str = ""
-    """Where the longest samples are kept."""
+    """The file that holds the longest samples."""
     more: bool = False
-    """Are there more than were read, and nobody knows how many? Then `samples` are those that were read."""
+    """Whether there are more samples than were read, nobody knows how many. `samples` then counts those read."""
 
     @property
     def all_read(self) -> bool:
         return self.read == self.samples and not self.more
 
     def percentile(self, percent: float) -> int:
-        """The smallest length that this share of the samples does not exceed."""
-        wanted, seen = percent / 100 * sum(many for _, many in self.lengths), 0
+        """Return the smallest length that this percentage of the samples does not exceed."""
+        enough, count = percent / 100 * sum(many for _, many in self.lengths), 0
         for length, many in self.lengths:
-            seen += many
-            if seen >= wanted:
+            count += many
+            if count >= enough:
                 return length
         return self.lengths[-1][0]
 
     def share_cut(self, length: int) -> float:
-        """The share of samples that are longer than this."""
+        """Return the share of samples that are longer than this."""
         return sum(many for size, many in self.lengths if size > length) / sum(many for _, many in self.lengths)
 
     def share_padding(self, length: int) -> float:
-        """The share of a batch that is padding, when every sample is cut or padded to this length."""
+        """Return the share of padding in a batch if every sample is cut or padded to this length."""
         filled = sum(min(size, length) * many for size, many in self.lengths)
         return 1 - filled / (length * sum(many for _, many in self.lengths))

@@ -1,4 +1,4 @@
-"""What may be tried: candidates, lanes, the space they span, and the budget they must stay within."""
+"""What a search works on: candidates, lanes, the space they span, and the budget they must stay within."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oomtune.units import format_bytes
 
 
 class Word(str, Enum):
-    """A closed set of words that read as themselves in JSON, YAML and messages."""
+    """A closed set of words, each written as itself in JSON, YAML and messages."""
 
     def __str__(self) -> str:
         return str(self.value)
@@ -165,8 +165,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """What may be tried, and what counts as better. Sizes ascend; precisions and optimizers are most preferred
-    first, and a later optimizer is for when nothing fits with those before it."""
+    """What may be tried, and what counts as better. Sizes ascend. Precisions and optimizers come most preferred first;
+    an optimizer is tried only if nothing fits with those before it."""
 
     batch_sizes: Sequence[int]
     sequence_lengths: tuple[int, ...] | None = None
@@ -174,19 +174,19 @@ class SearchSpace:
     remats: tuple[Remat, ...] = (RematMode.NONE,)
     optimizers: tuple[str | None, ...] = (None,)
     effective_batch_size: int | None = None
-    """What micro-batches are to add up to."""
+    """The batch size that accumulated micro-batches add up to."""
     objective: Objective = Objective.TOKENS
     resolution: float = 0.02
     every_lane: bool = False
     confirm_steps: int = 20
-    """How long an answer must run."""
+    """How many steps an answer must run."""
     length_counts: tuple[tuple[int, int], ...] = ()
-    """The lengths that samples of the data have, ascending, with how many have each; empty where it has none."""
+    """Each length of a sample in the data, ascending, with how many samples have it; empty if samples have none."""
     most_buckets: int = 0
-    """How many buckets of lengths the answer may have."""
+    """The largest number of length buckets in an answer."""
 
     def lanes(self) -> list[Lane]:
-        """Every lane, most preferred first: the longest sequence, then the precision listed first."""
+        """Return every lane, most preferred first: the longest sequence, then the precision listed first."""
         lengths: Sequence[int | None] = (None,) if self.sequence_lengths is None else self.sequence_lengths[::-1]
         return [
             Lane(sequence_length=length, precision=precision, remat=remat, optimizer=optimizer)
@@ -209,7 +209,7 @@ class SearchSpace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """`limit_bytes` is what the device gives; `budget_bytes` is what a configuration may use of it at its peak."""
+    """`limit_bytes` is what the device gives; `budget_bytes` is the part that a configuration may use at its peak."""
 
     limit_bytes: int
     headroom: float = 0.05

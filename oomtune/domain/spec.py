@@ -1,4 +1,4 @@
-"""What a spec says, once it has passed the border."""
+"""A spec as types, past the border."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oomtune.domain.search import Candidate, SearchSpace, Word
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassConfig:
-    """A Keras object by name, as Keras itself serialises one."""
+    """A Keras object by name, as Keras serialises it."""
 
     class_name: str
     config: dict[str, Any] = field(default_factory=dict)
@@ -20,19 +20,19 @@ class ClassConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByOutput:
-    """What each output of a model has of its own: by their names or, where none are said, in their order."""
+    """The losses or metrics of each output: by the names of the outputs or, without names, in their order."""
 
     entries: tuple[tuple[str | ClassConfig, ...], ...]
-    """Of losses one, or none; of metrics any number."""
+    """For each output at most one loss, or any number of metrics."""
     names: tuple[str, ...] = ()
 
     def named(self) -> dict[str | int, tuple[str | ClassConfig, ...]]:
-        """The same by name, or by place."""
+        """Return the entries by the name, or else the index, of their output."""
         return dict(zip(self.names or range(len(self.entries)), self.entries, strict=True))
 
 
 LAYERS_INSIDE = ("layer", "backward_layer", "cell", "cells")
-"""Entries of a layer that are layers themselves: those of wrappers and of `RNN`."""
+"""The arguments of wrappers and of `RNN` that are layers themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,24 +136,24 @@ def _is_users_layer(name: str, config: Any) -> bool:
 class TrainingSpec:
     optimizer: str | ClassConfig = "adam"
     optimizer_choices: tuple[tuple[str, str | ClassConfig], ...] = ()
-    """What the names of a search's optimizers stand for."""
+    """What each optimizer name of the search space stands for."""
     loss: str | ClassConfig | ByOutput | None = None
     loss_weights: tuple[float, ...] = ()
-    """One for each entry of a loss by output, in the same order; none where all weigh the same."""
+    """One for each entry of a loss by output, in the same order; empty if all weigh the same."""
     metrics: tuple[str | ClassConfig, ...] | ByOutput = ()
     jit_compile: bool | None = None
-    """None is Keras' own choice on the device being probed."""
+    """None for what Keras chooses on the probed device."""
     effective_batch_size: int | None = None
     validation_batch_size: int | None = None
-    """None is the batch size under trial; 0 is no validation."""
+    """None for the batch size under trial; 0 for no validation."""
     run_eagerly: bool = False
 
     def optimizer_of(self, candidate: Candidate) -> str | ClassConfig:
-        """The optimizer that a candidate trains with."""
+        """Return the optimizer that a candidate trains with."""
         return self.optimizer if candidate.optimizer is None else dict(self.optimizer_choices)[candidate.optimizer]
 
     def accumulation_steps(self, batch_size: int) -> int:
-        """How many batches of this size make up at least the effective batch size."""
+        """Return how many batches of this size add up to at least the effective batch size."""
         if self.effective_batch_size is None:
             return 1
         return math.ceil(self.effective_batch_size / batch_size)
@@ -169,7 +169,7 @@ class TrialSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRequest:
-    """What the spec and flags ask of the device. A limit of None is `auto`."""
+    """The device that the spec and flags ask for. A limit of None is `auto`."""
 
     kind: Literal["auto", "gpu", "cpu"] = "auto"
     memory_limit_bytes: int | None = None
@@ -181,14 +181,14 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """The device a probe runs on, as found. `stands_in_for` is a card of the catalogue whose budget the CPU has."""
+    """The device that a probe runs on. `stands_in_for` names the card whose budget the CPU has."""
 
     kind: Literal["gpu", "cpu"]
     name: str
     index: int = 0
     allocator: Literal["default", "cuda_malloc_async"] = "default"
     memory_growth: bool = False
-    """Does a card's memory grow as it is used, instead of being taken up to the limit?"""
+    """Whether TensorFlow takes a card's memory as it needs it, instead of the whole limit at once."""
     stands_in_for: str | None = None
 
 
@@ -196,7 +196,7 @@ class Device:
 class ProbeSpec:
     name: str
     folder: str
-    """Where the spec lives: paths and builders are found from here."""
+    """The spec's folder, from which paths and builders are found."""
     model: ModelSpec
     variant: ModelVariant = ModelVariant.AS_WRITTEN
     dataset: DatasetSpec | None
@@ -206,10 +206,10 @@ class ProbeSpec:
     device: DeviceRequest
     trial: TrialSettings
     length_percentiles: tuple[float, ...] = ()
-    """Of the data's lengths; what they are in tokens is known once the data was read."""
+    """Percentiles of the data's lengths to search; their lengths are known once the data was read."""
     length_multiple_of: int = 1
     min_sequence_length: int = 1
-    """The shortest sequence that is of use."""
+    """The shortest sequence that is of use to the user."""
     min_batch_size: int = 1
     scan: Scan | None = None
-    """What the data is like, once it was read."""
+    """What the data looks like; None before it was read, and for data that is not."""
