@@ -1,4 +1,4 @@
-"""Running one candidate from inside its process: the only folder that imports TensorFlow.
+"""Runs one candidate inside its own process. Only this folder and `oomtune.keras` import TensorFlow.
 
-Nobody imports this package from outside; a runner starts `python -m oomtune.worker` and talks to it through a socket.
+No other folder imports it: a runner starts the zygote as a new process and talks to it through a socket.
 """

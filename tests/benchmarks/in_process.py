@@ -22,7 +22,7 @@ def main(path: str) -> None:
     order = TypeAdapter(WorkOrder).validate_json(Path(path).read_bytes())
     candidate, steps = order.trial.candidate, order.settings.warmup_steps + order.settings.steps
     began = time.perf_counter()
-    device.prepare(order)
+    device.set_up(order)
     network = model.build(order, candidate)
     network.fit(trial_batch.pipeline(order, candidate), steps_per_epoch=steps, epochs=1, verbose=0)
     print(time.perf_counter() - began)

@@ -15,7 +15,7 @@ from oomtune.errors import TrialCrashed
 from oomtune.keras.private_keras import compute_output_spec
 from oomtune.worker.build.compiling import check_outputs, loss_name, output_and_loss_of_targets, quoted
 from oomtune.worker.data.nesting import parts
-from oomtune.worker.process.error_reasons import reason
+from oomtune.worker.process.exceptions import reason
 
 _ELEMENTWISE = ("meansquarederror", "meanabsoluteerror", "binarycrossentropy", "categoricalcrossentropy", "huber")
 _SPARSE = "sparsecategoricalcrossentropy"

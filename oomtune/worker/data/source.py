@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from oomtune.errors import DataUnreadable
 from oomtune.spec.files import matching_paths
 from oomtune.worker.data.nesting import Nest
-from oomtune.worker.process.error_reasons import reason
+from oomtune.worker.process.exceptions import reason
 
 if TYPE_CHECKING:
     import tensorflow as tf

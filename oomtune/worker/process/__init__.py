@@ -1,1 +1,1 @@
-"""The worker processes themselves: zygote, child, lifeline and stall watch."""
+"""The worker processes: the zygote that starts each trial, the child that runs it, and what ends them in time."""

@@ -1,88 +1,174 @@
-"""Giving TensorFlow its device and its limit, before the first op of the process."""
+"""The device as TensorFlow sees it: which cards there are, the memory limit, and what the allocator reports.
+
+TensorFlow's allocator writes a dump at every request that it can't meet. Each trial has a folder for these dumps, and
+every completed step removes them, so the dumps that remain belong to the failure.
+"""
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import keras
 import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import bfc_memory_map_pb2
 
-from oomtune.domain import WorkOrder
+from oomtune.domain import AllocatorState, WorkOrder
 from oomtune.errors import NoSuchDevice
 from oomtune.keras.setup import use_card
 from oomtune.units import MIB
 
-DUMP_PREFIX = "dump"
+_DUMP_PREFIX = "dump"
+_BUS_ID = re.compile(r"pci bus id: ([0-9a-fA-F:.]+)")
+
+
+def describe_machine() -> dict[str, object]:
+    """Return the versions, whether this build has CUDA, and each GPU with the memory TensorFlow would take."""
+    build = tf.sysconfig.get_build_info()
+    cards = tf.config.list_physical_devices("GPU")
+    entries = _local_gpus() if cards else []
+    return {
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "cuda_build": bool(build.get("is_cuda_build") or build.get("is_rocm_build")),
+        "cuda_version": build.get("cuda_version"),
+        "gpus": [_describe_card(card, entry) for card, entry in zip(cards, entries, strict=True)],
+    }
+
+
+def _describe_card(card: tf.config.PhysicalDevice, entry: Any) -> dict[str, object]:
+    details = tf.config.experimental.get_device_details(card)
+    bus_id = _BUS_ID.search(entry.physical_device_desc)
+    return {
+        "name": details.get("device_name") or card.name,
+        "memory_limit_bytes": entry.memory_limit,
+        "bus_id": bus_id[1].lower() if bus_id else "",
+    }
+
+
+def _local_gpus() -> list[Any]:
+    """Return TensorFlow's entries for the GPUs, which hold their memory limits and bus ids."""
+    from oomtune.keras.private_tensorflow import list_local_devices
+
+    return [entry for entry in list_local_devices() if entry.device_type == "GPU"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What TensorFlow is told: environment variables, and what only its own calls can set."""
+class DeviceOptions:
+    """How to start TensorFlow: environment variables, and settings that only its own calls can make."""
 
     environment: dict[str, str]
     gpu_index: int | None = None
     gpu_limit_mib: int | None = None
-    """None where memory grows as it is used: TensorFlow takes no limit then."""
+    """None if memory grows on demand: TensorFlow takes no limit then."""
     retry_allocation: bool = True
 
 
-def limit_mib(order: WorkOrder) -> int:
-    """TensorFlow takes limits in whole MiB."""
-    return max(1, order.budget.limit_bytes // MIB)
-
-
-def options(order: WorkOrder) -> Options:
-    """The options for an order's device; nothing is applied."""
-    dumps = {"TF_BFC_MEMORY_DUMP": str(Path(order.scratch) / DUMP_PREFIX)}
+def device_options(order: WorkOrder) -> DeviceOptions:
+    """Return the options for the order's device without applying them."""
+    dumps = {"TF_BFC_MEMORY_DUMP": str(Path(order.scratch) / _DUMP_PREFIX)}
     if order.device.kind == "cpu":
-        return Options(
+        return DeviceOptions(
             environment={
                 "CUDA_VISIBLE_DEVICES": "-1",
                 "TF_CPU_ALLOCATOR_USE_BFC": "1",
-                "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(limit_mib(order)),
+                "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(_limit_mib(order)),
                 **dumps,
             }
         )
     asynchronous = {"TF_GPU_ALLOCATOR": "cuda_malloc_async"} if order.device.allocator == "cuda_malloc_async" else {}
-    return Options(
+    return DeviceOptions(
         environment={"TF_CPU_ALLOCATOR_USE_BFC": "0", **dumps, **asynchronous},
         gpu_index=order.device.index,
-        gpu_limit_mib=None if order.device.memory_growth else limit_mib(order),
+        gpu_limit_mib=None if order.device.memory_growth else _limit_mib(order),
         retry_allocation=False,
     )
 
 
-def session_config(chosen: Options) -> tf.compat.v1.ConfigProto:
-    """The allocator would wait ten seconds for each failed request; on a GPU this turns that off."""
+def session_config(options: DeviceOptions) -> tf.compat.v1.ConfigProto:
+    """Return the config that keeps a GPU's allocator from waiting ten seconds for each failed request."""
     config = tf.compat.v1.ConfigProto()
-    config.gpu_options.experimental.disallow_retry_on_allocation_failure = not chosen.retry_allocation
+    config.gpu_options.experimental.disallow_retry_on_allocation_failure = not options.retry_allocation
     return config
 
 
-def prepare(order: WorkOrder) -> None:
-    """Apply the options. After this, and not before, TensorFlow may be used."""
-    chosen = options(order)
-    os.environ.update(chosen.environment)
-    if chosen.gpu_index is None:
+def set_up(order: WorkOrder) -> None:
+    """Give TensorFlow its device and limit. Call this before the first op of the process."""
+    options = device_options(order)
+    os.environ.update(options.environment)
+    if options.gpu_index is None:
         return
-    tf.compat.v1.enable_eager_execution(config=session_config(chosen))
+    tf.compat.v1.enable_eager_execution(config=session_config(options))
     cards = tf.config.list_physical_devices("GPU")
-    if chosen.gpu_index >= len(cards):
-        raise NoSuchDevice(f"TensorFlow sees no GPU {chosen.gpu_index} in the trial's process")
-    # Where its memory grows nothing holds it to the limit but the peak that is measured.
-    use_card(cards[chosen.gpu_index], chosen.gpu_limit_mib, tf.config)
+    if options.gpu_index >= len(cards):
+        raise NoSuchDevice(f"TensorFlow sees no GPU {options.gpu_index} in the trial's process")
+    # If memory grows on demand, only the measured peak holds the trial to its limit.
+    use_card(cards[options.gpu_index], options.gpu_limit_mib, tf.config)
 
 
-def memory(order: WorkOrder) -> tuple[int, int]:
-    """Bytes in use now, and the most since the statistics were last reset."""
-    info = tf.config.experimental.get_memory_info(_name(order))
+def _limit_mib(order: WorkOrder) -> int:
+    """Return the limit in whole MiB, the only unit that TensorFlow takes."""
+    return max(1, order.budget.limit_bytes // MIB)
+
+
+def memory_bytes(order: WorkOrder) -> tuple[int, int]:
+    """Return the bytes in use now, and the peak since the statistics were last reset."""
+    info = tf.config.experimental.get_memory_info(_device_name(order))
     return int(info["current"]), int(info["peak"])
 
 
+def peak_bytes(order: WorkOrder) -> int:
+    return memory_bytes(order)[1]
+
+
 def reset_peak(order: WorkOrder) -> None:
-    tf.config.experimental.reset_memory_stats(_name(order))
+    tf.config.experimental.reset_memory_stats(_device_name(order))
 
 
-def _name(order: WorkOrder) -> str:
+def _device_name(order: WorkOrder) -> str:
     return "CPU:0" if order.device.kind == "cpu" else "GPU:0"
+
+
+def failure_dumps(order: WorkOrder) -> list[Path]:
+    """Return the dumps of the device's allocator, oldest first, without those for a GPU's pinned host memory."""
+    dumps = [dump for dump in Path(order.scratch).glob(f"{_DUMP_PREFIX}_*") if "host" not in dump.name]
+    return sorted(dumps, key=lambda dump: dump.suffix)
+
+
+def discard_dumps(order: WorkOrder) -> None:
+    """Remove all dumps. A step completed, so any allocation that failed in it was retried or did not matter."""
+    for dump in failure_dumps(order):
+        dump.unlink(missing_ok=True)
+
+
+def allocator_at_failure(order: WorkOrder) -> AllocatorState | None:
+    """Return the allocator's state at its last failed request, or None if it met every request."""
+    for path in reversed(failure_dumps(order)):
+        dump = bfc_memory_map_pb2.MemoryDump()
+        try:
+            dump.ParseFromString(path.read_bytes())
+        except (DecodeError, FileNotFoundError):
+            continue  # TensorFlow is still writing it
+        return _allocator_state(dump, _limit_mib(order) * MIB)
+    return None
+
+
+def _allocator_state(dump: bfc_memory_map_pb2.MemoryDump, limit_bytes: int) -> AllocatorState:
+    # Memory that the allocator has not yet taken from the system is one more piece that it could still give.
+    untaken_bytes = limit_bytes - sum(chunk.size for chunk in dump.chunk)
+    fragmentation = dump.stats.fragmentation_metric
+    return AllocatorState(
+        allocator=dump.allocator_name,
+        limit_bytes=limit_bytes,
+        in_use_bytes=dump.stats.bytes_in_use,
+        largest_free_bytes=max(0, untaken_bytes, *(chunk.size for chunk in dump.chunk if not chunk.in_use)),
+        # The requested size, because a chunk may be up to twice as large as its tensor.
+        largest_held_bytes=max((chunk.requested_size for chunk in dump.chunk if chunk.in_use), default=0),
+        # TensorFlow divides by the free memory, which may be zero.
+        fragmentation=round(fragmentation, 3) if math.isfinite(fragmentation) else 0.0,
+    )

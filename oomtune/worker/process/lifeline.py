@@ -1,4 +1,4 @@
-"""A process that does not outlive the one that started it."""
+"""Ends a process when its parent ends."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent_pid: int, death_signal: signal.Signals = signal.SIGKILL) -> None:
-    """Ask the kernel to end this process when its parent ends; where it can't, look every second."""
+    """Ask the kernel to end this process with its parent; where it can't, check for the parent every second."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
     else:
-        threading.Thread(target=_watch, args=(parent_pid,), daemon=True).start()
-    if os.getppid() != parent_pid:  # it ended before we could ask
+        threading.Thread(target=_exit_after, args=(parent_pid,), daemon=True).start()
+    if os.getppid() != parent_pid:  # the parent ended before the kernel was asked
         os._exit(1)
 
 
-def _watch(parent_pid: int) -> None:
+def _exit_after(parent_pid: int) -> None:
     while os.getppid() == parent_pid:
         time.sleep(1)
     os._exit(1)

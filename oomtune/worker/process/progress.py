@@ -1,4 +1,4 @@
-"""How far a trial has come, kept up to date so that a reply can be made at any moment, from any thread."""
+"""The state of a running trial. Any thread can turn it into a reply at any moment."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from oomtune.domain import AllocatorState, Anatomy, Finding, Point, RaisedError,
 
 @dataclass(slots=True)
 class Progress:
-    note: Callable[[Reply], None]
-    """Keeps a reply that was not sent, in case the process is ended without one."""
+    save: Callable[[Reply], None]
+    """Keeps a partial reply, in case the process is killed before it can send one."""
     stage: Stage = Stage.BUILD
     batch_size: int | None = None
     jit_compile: bool | None = None
@@ -23,30 +23,29 @@ class Progress:
     points: list[Point] = field(default_factory=list)
     anatomy: Anatomy | None = None
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
-    """By kind, line and what it is about: what is known of one may grow with each step."""
+    """By kind, line and subject."""
     loss_was_finite: bool = False
-    """Did a step of this process end with a loss that is a number?"""
+    """Whether a step of this process ended with a finite loss."""
     allocator: AllocatorState | None = None
-    finished: Reply | None = None
-    """What was seen of the candidate, once all its steps have run. What comes then are larger sizes."""
+    candidate_reply: Reply | None = None
+    """The reply for the candidate once all its steps have run. Larger sizes only add to it."""
 
-    def found(self, finding: Finding, *, about: str | None = None) -> None:
-        """Take note of it, in the place of an earlier one about the same."""
-        self.findings[finding.kind, finding.where, finding.message if about is None else about] = finding
+    def add_finding(self, finding: Finding, *, subject: str | None = None, keep_first: bool = False) -> None:
+        """Record the finding. It replaces an earlier one about the same subject unless `keep_first` is set."""
+        key = (finding.kind, finding.where, finding.message if subject is None else subject)
+        if not (keep_first and key in self.findings):
+            self.findings[key] = finding
 
-    def found_first(self, finding: Finding) -> None:
-        """Take note of it, unless one of its kind was found before."""
-        self.findings.setdefault((finding.kind, finding.where, ""), finding)
+    def finish_candidate(self) -> None:
+        """Freeze the candidate's reply: whatever happens to the larger sizes that follow, it stands."""
+        self.candidate_reply = self.reply()
+        self.save(self.candidate_reply)
 
-    def finish(self) -> None:
-        """The candidate has run: whatever comes now, this stands."""
-        self.finished = self.reply(None)
-        self.note(self.finished)
-
-    def reply(self, error: RaisedError | None) -> Reply:
-        if self.finished is not None:
-            further = tuple(self.points)
-            return replace(self.finished, further=further, further_at=self.batch_size, further_error=error)
+    def reply(self, error: RaisedError | None = None) -> Reply:
+        """Return what is known so far; `error` is what ended the trial."""
+        if self.candidate_reply is not None:
+            points = tuple(self.points)
+            return replace(self.candidate_reply, further=points, further_at=self.batch_size, further_error=error)
         return Reply(
             stage=self.stage,
             peak_bytes=self.peak_bytes,

@@ -1,9 +1,9 @@
-"""Ending an out-of-memory trial on the CPU at once, instead of sitting through the allocator's waits.
+"""Ends an out-of-memory trial on the CPU at once.
 
-TensorFlow's allocator waits up to ten seconds for each request it can't meet, and several ops fail in turn, so that an
-out-of-memory step can take minutes. It does write a dump at the first failed attempt. A dump alone may be an attempt
-that succeeded later; but a dump and no thread of the process running or waiting for a disk, for a while, means that
-nothing is left that could give memory back.
+TensorFlow's allocator waits up to ten seconds for each request that it can't meet, and several ops fail in turn, so an
+out-of-memory step can take minutes. The allocator writes a dump at the first failed attempt, but that attempt may still
+succeed later. If there is a dump and, for a while, no thread of the process runs or waits for a disk, then nothing is
+left that could free memory.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pathlib import Path
 
 from oomtune.domain import WorkOrder
 from oomtune.units import MIB
-from oomtune.worker.watch import allocator_state as allocator
+from oomtune.worker.process import device
 
-_LOOK_EVERY_S = 0.02
+_CHECK_EVERY_S = 0.02
 _ASLEEP_FOR_S = 0.3
 
 
 class AllocatorStalled(Exception):
-    """Every thread waits for memory that none of them can free."""
+    """Every thread waits for memory, and none can free any."""
 
 
-def watch(order: WorkOrder, on_stall: Callable[[AllocatorStalled], None]) -> None:
-    """Look out for a stall in a thread of its own; a GPU needs none, its allocator is told not to wait."""
+def start(order: WorkOrder, on_stall: Callable[[AllocatorStalled], None]) -> None:
+    """Watch for a stall in a background thread; on a GPU the allocator is set not to wait, so none can occur."""
     if order.device.kind == "cpu" and Path("/proc/self/task").is_dir():
         threading.Thread(target=_watch, args=(order, on_stall), daemon=True).start()
 
@@ -34,8 +34,8 @@ def watch(order: WorkOrder, on_stall: Callable[[AllocatorStalled], None]) -> Non
 def _watch(order: WorkOrder, on_stall: Callable[[AllocatorStalled], None]) -> None:
     asleep_since: float | None = None
     while True:
-        time.sleep(_LOOK_EVERY_S)
-        if not allocator.dumps(order) or _any_thread_busy():
+        time.sleep(_CHECK_EVERY_S)
+        if not device.failure_dumps(order) or _any_thread_busy():
             asleep_since = None
             continue
         now = time.monotonic()
@@ -45,21 +45,21 @@ def _watch(order: WorkOrder, on_stall: Callable[[AllocatorStalled], None]) -> No
 
 
 def _any_thread_busy() -> bool:
-    """Is any other thread running, ready to run, or waiting for a disk?"""
+    """Return whether another thread is running, ready to run, or waiting for a disk."""
     own = str(threading.get_native_id())
     return any(task.name != own and _state(task) in "RD" for task in Path("/proc/self/task").iterdir())
 
 
 def _state(task: Path) -> str:
     try:
-        # The name in brackets may itself hold brackets and blanks; the state follows the last one.
+        # The thread's name, in brackets, may itself hold brackets and blanks; the state follows the last bracket.
         return (task / "stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
-        return "X"  # it ended while we looked
+        return "X"  # the thread ended meanwhile
 
 
 def _describe(order: WorkOrder) -> str:
-    state = allocator.at_failure(order)
+    state = device.allocator_at_failure(order)
     if state is None:
         return "TensorFlow's allocator found no room, and no thread was left that could free any"
     return (

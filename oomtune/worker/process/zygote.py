@@ -1,12 +1,12 @@
 """The process between the command line and the trials.
 
 In fork mode it imports TensorFlow once, touches no device, and forks a child for each trial, so that a trial does not
-pay for the import. In spawn mode it imports nothing and starts a fresh interpreter for each trial. Either way it is
-the one that ends a trial's whole process group when the trial is over, or when its own parent is gone: the control
-socket closing is the sign.
+pay for the import. In spawn mode it imports nothing and starts a fresh interpreter for each trial. In both modes it
+kills a trial's whole process group when the trial ends, or when its own parent is gone: the parent's end closes the
+control socket.
 
-Messages on the control socket are JSON, one a line. In: {"scratch": folder}, with the reply pipe's descriptor. Out:
-{"ready": ...} or {"broken": why}, then {"started": pid} and {"exited": code} for each trial.
+Messages on the control socket are JSON, one per line. In: {"scratch": folder}, with the reply pipe's descriptor. Out:
+{"ready": ...} or {"broken": reason}, then {"started": pid} and {"exited": code} for each trial.
 """
 
 from __future__ import annotations
@@ -31,34 +31,30 @@ _BOOT = "import sys; sys.path[:] = filter(None, sys.path); from oomtune.worker.p
 
 
 def serve() -> None:
-    """Run trials until the control socket closes. Its words are the mode, the socket's descriptor and its folder."""
+    """Run trials until the control socket closes, as the command line says: MODE, its descriptor, FOLDER to remove."""
     mode, control_fd, root = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     try:
         _serve(mode, control_fd)
     finally:
-        # When the parent was killed, nobody else is left to do this.
+        # A parent that was killed can't do this.
         shutil.rmtree(root, ignore_errors=True)
-    # The parent waits for this end, and an interpreter takes a second to take TensorFlow down: for nothing here.
+    # The parent waits for this process, and a clean exit spends a second on tearing TensorFlow down.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def _serve(mode: str, control_fd: int) -> None:
-    # Until the import is done there is no child to end, so the default action of SIGTERM is right and immediate.
+    # Until the import is done there is no child to kill, so SIGTERM may end this process at once.
     die_with_parent(os.getppid(), signal.SIGTERM)
     control = socket.socket(fileno=control_fd)
     try:
         if mode == "fork":
-            _import_tensorflow()
+            import oomtune.worker.process.child  # noqa: F401 - imports TensorFlow, Keras and all that a trial needs
     except ImportError as error:
         _send(control, {"broken": f"{type(error).__name__}: {error}"})
         return
     _Warden(control, mode).run()
-
-
-def _import_tensorflow() -> None:
-    import oomtune.worker.process.child  # noqa: F401  # imports TensorFlow, Keras and all that a trial needs
 
 
 class _Warden:
@@ -76,14 +72,14 @@ class _Warden:
             signal.signal(number, self._on_signal)
         signal.set_wakeup_fd(wakeup_in.fileno(), warn_on_full_buffer=False)
         self.wakeup_in = wakeup_in
-        self.told_to_stop = False
+        self.is_stopping = False
 
     def _on_signal(self, number: int, _frame: object) -> None:
-        self.told_to_stop |= number != signal.SIGCHLD
+        self.is_stopping |= number != signal.SIGCHLD
 
     def run(self) -> None:
-        _send(self.control, {"ready": self.mode, "fences_writes": landlock.is_here()})
-        while not self.told_to_stop:
+        _send(self.control, {"ready": self.mode, "fences_writes": landlock.is_available()})
+        while not self.is_stopping:
             readable, _, _ = select.select([self.control, self.wakeup], [], [])
             if self.wakeup in readable:
                 self.wakeup.recv(4096)
@@ -91,10 +87,10 @@ class _Warden:
             if self.control in readable and not self._receive():
                 break
         if self.child is not None:
-            _end_group(self.child)
+            _kill_group(self.child)
 
     def _receive(self) -> bool:
-        """Take what has come; False when the other side is gone."""
+        """Handle the messages that have arrived; return False if the other side is gone."""
         data, descriptors = _receive_with_descriptors(self.control)
         if not data:
             return False
@@ -119,7 +115,7 @@ class _Warden:
         try:
             self._become_child(scratch)
             child.run(scratch=scratch, reply_fd=reply_fd, parent_pid=zygote_pid)
-        except BaseException:  # noqa: BLE001 - whatever happened, a child never goes on as a second warden
+        except BaseException:  # noqa: BLE001 - a child must never go on as a second warden
             traceback.print_exc()
         os._exit(1)
 
@@ -143,15 +139,15 @@ class _Warden:
                 pass_fds=(reply_fd,),
                 start_new_session=True,
             )
-        # The warden reaps by pid; Popen must not try to as well when it is collected.
+        # The warden reaps by pid; this keeps Popen from trying to as well when it is collected.
         process.returncode = 0
         return process.pid
 
     def _reap(self) -> None:
         if self.child is None or os.waitid(os.P_PID, self.child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
             return
-        # The group goes before the child is reaped, while its number can't yet belong to anyone else.
-        _end_group(self.child)
+        # Kill the group before reaping the child, while its id can't yet be reused by another process.
+        _kill_group(self.child)
         _, status = os.waitpid(self.child, 0)
         self.child = None
         _send(self.control, {"exited": os.waitstatus_to_exitcode(status)})
@@ -161,7 +157,7 @@ def _send(control: socket.socket, message: dict[str, Any]) -> None:
     try:
         control.sendall(json.dumps(message).encode() + b"\n")
     except (BrokenPipeError, ConnectionResetError):
-        return  # the parent is gone; the next read says so
+        return  # the parent is gone; the next read notices
 
 
 def _receive_with_descriptors(control: socket.socket) -> tuple[bytes, list[int]]:
@@ -174,15 +170,15 @@ def _receive_with_descriptors(control: socket.socket) -> tuple[bytes, list[int]]
 
 
 def _redirect_output(scratch: str) -> None:
-    """Native code writes to both streams; keep it for diagnosis and off the user's screen."""
+    """Send both streams to a file: native code writes to them, and its output is for diagnosis, not for the screen."""
     output = os.open(Path(scratch) / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
 
 
-def _end_group(pid: int) -> None:
+def _kill_group(pid: int) -> None:
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        return  # nothing of it is left
+        return  # the whole group has ended

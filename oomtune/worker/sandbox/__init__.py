@@ -1,1 +1,1 @@
-"""Keep the user's code from writing outside a trial's own folder."""
+"""Keeps the user's code from changing the user's files: writes are redirected, and the kernel denies the rest."""

@@ -1,7 +1,7 @@
-"""Where the user's code writes in a trial: into a folder of the trial's own, whatever path it names.
+"""Redirects what the user's code writes during a trial into the trial's own folder, whatever path it names.
 
-What it opens for writing, makes, renames or removes by Python's own means is redirected there, and what it then reads
-back is found there. All else that it reads is the user's own. Code that writes by other means meets the fence.
+Files that the code opens for writing, makes, renames or removes through Python are redirected there, and it reads them
+back from there. It reads everything else from where it is. Landlock denies writes by any other means.
 """
 
 from __future__ import annotations
@@ -18,37 +18,69 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from oomtune.worker.sandbox import landlock
 from oomtune.worker.sandbox.library_writes import redirect_libraries
 
 _NOT_FILES = ("/dev/", "/proc/")
+# A GPU's driver caches compiled kernels here; without this folder each trial would compile them again.
+_DRIVER_CACHE = ".nv"
+_real: dict[str, Callable[..., Any]] = {}
+_OS_FUNCTIONS = (
+    "open", "mkdir", "makedirs", "remove", "unlink", "rmdir", "rename", "replace", "stat", "lstat", "access", "chdir",
+    "listdir", "scandir", "chmod", "utime", "symlink", "link",
+)  # fmt: skip
+
+
+def confine_writes(scratch: Path, *own_folders: Path) -> None:
+    """Let this process write only below its scratch folder and `own_folders` from here on."""
+    _redirect_writes(scratch, *own_folders)
+    home = os.environ.get("HOME")
+    landlock.restrict_writes(scratch, *own_folders, *([Path(home, _DRIVER_CACHE)] if home else []))
+
+
+def _redirect_writes(scratch: Path, *own_folders: Path) -> None:
+    """Redirect what Python, TensorFlow and Keras write."""
+    own = scratch / f"process-{os.getpid()}"  # the sizes of a climb share the scratch folder, one after the other
+    overlay = Overlay(own / "written", (scratch, *own_folders))
+    sys.dont_write_bytecode = True
+    temporary = own / "temporary"
+    temporary.mkdir(exist_ok=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
+    _real.update({name: getattr(os, name) for name in _OS_FUNCTIONS})
+    _redirect_opening(overlay)
+    _redirect_looking(overlay)
+    _redirect_changing(overlay)
+    _redirect_removing_trees(overlay)
+    redirect_libraries(overlay.to_read, overlay.to_write)
+    _redirect_old_pathlib()
 
 
 class Overlay:
-    """A folder that stands in for the whole file system as far as writing goes."""
+    """A folder that takes all writes, wherever in the file system they were meant to go."""
 
-    def __init__(self, root: Path, ours: Iterable[Path]) -> None:
+    def __init__(self, root: Path, own_folders: Iterable[Path]) -> None:
         self.root = root
-        self.ours = tuple(f"{folder}{os.sep}" for folder in ours)
+        self.own_prefixes = tuple(f"{folder}{os.sep}" for folder in own_folders)
         root.mkdir(parents=True, exist_ok=True)
 
     def to_read(self, path: Any) -> Any:
-        """Where to find a file: here if it was written here, where the script says otherwise."""
+        """Return where to read the file: in the overlay if it was written there, else the path itself."""
         mapped = self._mapped(path)
         return mapped if mapped is not None and os.path.lexists(mapped) else path
 
     def written(self, path: Any) -> Any:
-        """What may really be changed of what the script means by this path; None when that is the user's own."""
+        """Return the path that may be changed in place of this one, or None if only the user's own file is there."""
         mapped = self._mapped(path)
         if mapped is None:
             return path
         return mapped if os.path.lexists(mapped) else None
 
     def to_write(self, path: Any, *, keep: bool = False) -> Any:
-        """Where to write a file; with `keep`, a copy of what is there now is made first."""
+        """Return where to write the file; with `keep`, copy the present content there first."""
         mapped = self._mapped(path)
         if mapped is None:
             return path
-        _real["makedirs"](os.path.dirname(mapped), exist_ok=True)  # noqa: PTH120 - Path would come back to us
+        _real["makedirs"](os.path.dirname(mapped), exist_ok=True)  # noqa: PTH120 - Path would call the redirected function
         if keep and not os.path.lexists(mapped):
             if os.path.isfile(path):  # noqa: PTH113
                 shutil.copyfile(path, mapped)
@@ -58,38 +90,13 @@ class Overlay:
 
     def _mapped(self, path: Any) -> str | None:
         if isinstance(path, int) or not isinstance(path, str | bytes | os.PathLike):
-            return None  # a descriptor
+            return None  # a file descriptor
         if "://" in os.fsdecode(path):
             return None  # not on this machine
         text = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - links are not followed
-        if text.startswith((*_NOT_FILES, *self.ours)):
+        if text.startswith((*_NOT_FILES, *self.own_prefixes)):
             return None
         return str(self.root) + text
-
-
-_real: dict[str, Callable[..., Any]] = {}
-_OF_OS = (
-    "open", "mkdir", "makedirs", "remove", "unlink", "rmdir", "rename", "replace", "stat", "lstat", "access", "chdir",
-    "listdir", "scandir", "chmod", "utime", "symlink", "link",
-)  # fmt: skip
-
-
-def redirect(scratch: Path, *ours: Path) -> None:
-    """From here on this process writes below `scratch`, and folders that are our own, as far as Python, TensorFlow and
-    Keras do the writing."""
-    own = scratch / f"process-{os.getpid()}"  # a climb's sizes share the trial's folder, one after the other
-    overlay = Overlay(own / "written", (scratch, *ours))
-    sys.dont_write_bytecode = True
-    temporary = own / "temporary"
-    temporary.mkdir(exist_ok=True)
-    os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
-    _real.update({name: getattr(os, name) for name in _OF_OS})
-    _redirect_opening(overlay)
-    _redirect_looking(overlay)
-    _redirect_changing(overlay)
-    _redirect_removing_trees(overlay)
-    redirect_libraries(overlay.to_read, overlay.to_write)
-    _redirect_old_pathlib()
 
 
 def _redirect_opening(overlay: Overlay) -> None:
@@ -120,14 +127,14 @@ def _redirect_looking(overlay: Overlay) -> None:
         return look
 
     def listdir(path: Any = ".") -> list[Any]:
-        """What lies in the user's folder, and what was written into it here."""
+        """List the user's folder together with what the overlay has for it."""
         written = overlay.written(path)
         if written is None or written is path:
             return list(_real["listdir"](path))
         return sorted({*_real["listdir"](written), *(_real["listdir"](path) if _is_users_folder(path) else ())})
 
     def scandir(path: Any = ".") -> Any:
-        # A folder that is the user's too is shown as it is there.
+        # A folder of the user's is listed without the overlay's files.
         return _real["scandir"](path if _is_users_folder(path) else overlay.to_read(path))
 
     for name in ("stat", "lstat", "access", "chdir"):
@@ -145,7 +152,7 @@ def _is_users_folder(path: Any) -> bool:
 def _redirect_changing(overlay: Overlay) -> None:
     def changing(name: str) -> Callable[..., None]:
         def change(path: Any, *args: Any, **kwargs: Any) -> None:
-            """Only what was written here is changed; of the user's own, nothing."""
+            """Change the file in the overlay, and never the user's own."""
             written = overlay.written(path)
             if written is not None and kwargs.get("dir_fd") is None:
                 _real[name](written, *args, **kwargs)
@@ -172,21 +179,21 @@ def _redirect_removing_trees(overlay: Overlay) -> None:
         written = overlay.written(path)
         if written is None:
             return
-        ours = {name: getattr(os, name) for name in _OF_OS}
-        for name in _OF_OS:  # it works with descriptors of folders, which have no path to redirect
+        redirected = {name: getattr(os, name) for name in _OS_FUNCTIONS}
+        for name in _OS_FUNCTIONS:  # rmtree uses folder descriptors, which have no path to redirect
             setattr(os, name, _real[name])
         try:
             real_remove_tree(written, ignore_errors=True)
         finally:
-            for name, function in ours.items():
+            for name, function in redirected.items():
                 setattr(os, name, function)
 
     shutil.rmtree = remove_tree  # type: ignore[assignment]
 
 
 def _redirect_old_pathlib() -> None:
-    """Up to Python 3.10 paths keep functions of `os` of their own."""
+    """Redirect pathlib on Python 3.10, which keeps its own references to functions of `os`."""
     accessor = getattr(pathlib, "_NormalAccessor", None)
-    for name in _OF_OS if accessor is not None else ():
+    for name in _OS_FUNCTIONS if accessor is not None else ():
         if hasattr(accessor, name):
             setattr(accessor, name, staticmethod(io.open if name == "open" else getattr(os, name)))

@@ -1,1 +1,1 @@
-"""Train one candidate: `Model.fit`, the user's own loop, or a whole script."""
+"""Trains one candidate: with `Model.fit`, with the user's own training step, or by running a whole script."""

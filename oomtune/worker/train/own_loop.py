@@ -1,4 +1,4 @@
-"""Training by a step of the user's own: whatever loop, tapes and optimizers it has, one call is one step."""
+"""Trains with the user's own step function. Each call is one step, whatever loops, tapes and optimizers it uses."""
 
 from __future__ import annotations
 
@@ -20,125 +20,109 @@ from oomtune.worker.build.model import refuse_unused_length
 from oomtune.worker.data import agreement, trial_batch
 from oomtune.worker.data.source import SIDES
 from oomtune.worker.process import device
-from oomtune.worker.process.error_reasons import reason
+from oomtune.worker.process.exceptions import reason
 from oomtune.worker.process.progress import Progress
-from oomtune.worker.watch.step_watch import OverBudget, Witness, steps_wanted
+from oomtune.worker.watch.step_watch import OverBudget, StepWatch, step_count
 
 Step = Callable[..., Any]
 _KEY = "model.train_step"
-_MOST_ARGUMENTS = len(SIDES)
 
 
-def run(order: WorkOrder, progress: Progress) -> None:
-    """Carry out the trial, or one size of a climb; what was seen is in `progress`, also when this raises."""
-    candidate = order.trial.candidate
-    progress.batch_size = candidate.batch_size
+def run(order: WorkOrder, train_step: TrainStep, progress: Progress) -> None:
+    """Carry out the trial, or one size of a climb. `progress` holds what was observed, even if this raises."""
+    progress.batch_size = order.trial.candidate.batch_size
     progress.stage = Stage.BUILD
-    step, validate = _made(order)
+    step, validate = _load_steps(order, train_step)
     progress.stage = Stage.DATA
-    witness = Witness(order, progress)
+    watch = StepWatch(order, progress)
     with contextlib.suppress(OverBudget):
-        for steps in _epochs(order):
-            _epoch(order, witness, step, steps)
+        for steps in _steps_per_epoch(order):
+            _run_epoch(order, train_step.factory, watch, step, steps)
             if validate is not None and not isinstance(order.trial, Climb):
-                witness.validation_begins()
-                settled(validate(*next(_feeder(order, validate))))
-                witness.validation_ended()
-    progress.peak_bytes = device.memory(order)[1]
+                watch.begin_validation()
+                wait_for(validate(*next(_arguments(order, train_step.factory, validate))))
+                watch.end_validation()
+    progress.peak_bytes = device.peak_bytes(order)
     progress.stage = Stage.DONE
 
 
-def _epochs(order: WorkOrder) -> list[int]:
-    """How many steps each epoch has: two short ones, so that training is also seen to go on after an epoch's end."""
-    steps = steps_wanted(order)
+def _steps_per_epoch(order: WorkOrder) -> list[int]:
+    """Return the steps of each epoch: two short ones, so that training also runs on after the end of an epoch."""
+    steps = step_count(order)
     return [steps] if isinstance(order.trial, Climb) else [math.ceil(steps / 2), steps // 2]
 
 
-def _epoch(order: WorkOrder, witness: Witness, step: Step, steps: int) -> None:
-    """The data is begun anew, as a loop of the user's own would."""
-    feed = _feeder(order, step)
+def _run_epoch(order: WorkOrder, name: str, watch: StepWatch, step: Step, steps: int) -> None:
+    """Run steps on data that starts from its beginning, as in a loop of the user's own."""
+    all_arguments = _arguments(order, name, step)
     for _ in range(steps):
-        given = next(feed)
-        witness.step_begins()
-        returned = step(*given) if witness.steps_seen else _first_step(order, step, given)
-        witness.step_ended(settled(returned))
+        arguments = next(all_arguments)
+        watch.begin_step()
+        returned = step(*arguments) if watch.steps_run else _run_first_step(order, name, step, arguments)
+        watch.end_step(wait_for(returned))
 
 
-def _first_step(order: WorkOrder, step: Step, given: tuple[Any, ...]) -> Any:
-    """The first step; where it raises what data of the wrong shape does, it is said what the data is."""
+def _run_first_step(order: WorkOrder, name: str, step: Step, arguments: tuple[Any, ...]) -> Any:
+    """Run the step; if it raises an error that data of the wrong shape causes, add the shapes to the error."""
     try:
-        return step(*given)
+        return step(*arguments)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
-        if not given:
+        if not arguments:
             raise
-        inputs, targets, *_ = given if len(given) > 1 else given[0]
+        inputs, targets, *_ = arguments if len(arguments) > 1 else arguments[0]
         raise TrialCrashed(
-            f"{_KEY}: {train_step_of(order).factory} failed in its first step: {type(error).__name__}: {reason(error)}",
-            hint=f"{agreement.describe_shapes(order, inputs, targets)}; are these what the step takes?",
+            f"{_KEY}: {name} failed in its first step: {type(error).__name__}: {reason(error)}",
+            hint=f"{agreement.describe_shapes(order, inputs, targets)}; does the step take these?",
         ) from error
 
 
-def _made(order: WorkOrder) -> tuple[Step, Step | None]:
-    """The step that the factory returns, and the validation step if it returns a pair."""
-    train_step = train_step_of(order)
+def _load_steps(order: WorkOrder, train_step: TrainStep) -> tuple[Step, Step | None]:
+    """Return the step that the factory makes, and the validation step if it makes a pair."""
     name = train_step.factory
     factory = user_code.load(name, order.folder, _KEY)
     refuse_unused_length(order)
     candidate = order.trial.candidate
-    keras.config.set_dtype_policy(candidate.precision)  # whatever the module has set
+    keras.config.set_dtype_policy(candidate.precision)  # importing the module may have set another
     made = factory(**user_code.arguments_for(factory, with_length(train_step.args, candidate), candidate, name))
     step, validate = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not callable(step) or not (validate is None or callable(validate)):
+        kinds = [type(one).__name__ for one in (made if isinstance(made, tuple) else (made,))]
         raise TrialCrashed(
-            f"{_KEY}: {name} returned {_kinds(made)}, not a step",
-            hint="return a function that runs one step, or a pair of that and one that validates",
+            f"{_KEY}: {name} returned {' and '.join(kinds)}, not a step",
+            hint="return a function that runs one step, or a pair of a training step and a validation step",
         )
     return step, validate
 
 
-def train_step_of(order: WorkOrder) -> TrainStep:
-    assert isinstance(order.model, TrainStep), "only a train_step is run here"
-    return order.model
-
-
-def _kinds(made: Any) -> str:
-    return " and ".join(type(one).__name__ for one in made) if isinstance(made, tuple) else type(made).__name__
-
-
-def _feeder(order: WorkOrder, step: Step) -> Iterator[tuple[Any, ...]]:
-    """The arguments for each call: none, the batch, or its inputs, its targets and their weights, as the step takes
-    them."""
-    takes = _required(step)
-    if takes > _MOST_ARGUMENTS:
-        raise _takes_too_many(order, takes)
-    if takes == 0:
+def _arguments(order: WorkOrder, name: str, step: Step) -> Iterator[tuple[Any, ...]]:
+    """Yield the arguments for each call: none, the batch, or as many of its inputs, targets and weights as needed."""
+    count = _required_arguments(step)
+    if count == 0:
         while True:
             yield ()
-    if order.dataset is None:
+    available = len(SIDES)
+    if count <= available:
+        if order.dataset is None:
+            raise TrialCrashed(
+                f"{_KEY}: the step takes {count} argument{'s' * (count > 1)}, and the spec has no dataset to fill them",
+                hint="add a dataset, or make the batch inside the factory",
+            )
+        batches = trial_batch.pipeline(order, order.trial.candidate)
+        available = len(batches.element_spec)
+    if count > available:
         raise TrialCrashed(
-            f"{_KEY}: the step takes {takes} argument{'s' * (takes > 1)}, and the spec has no dataset to fill them",
-            hint="add a dataset, or make the batch inside the factory",
+            f"{_KEY}: the step of {name} takes {count} arguments, more than a batch can fill",
+            hint="take no argument, the batch, or its inputs and its targets; make the rest inside the factory",
         )
-    batches = trial_batch.pipeline(order, order.trial.candidate)
-    if takes > len(batches.element_spec):
-        raise _takes_too_many(order, takes)
-    most = None if _takes_any_number(step) else takes
+    most = None if _takes_any_number(step) else count
     for batch in batches:
         yield (batch,) if most == 1 else tuple(batch[:most])
 
 
-def _takes_too_many(order: WorkOrder, takes: int) -> TrialCrashed:
-    return TrialCrashed(
-        f"{_KEY}: the step of {train_step_of(order).factory} takes {takes} arguments, more than there are to give",
-        hint="it is given nothing, the batch, or its inputs and its targets; make the rest inside the factory",
-    )
-
-
-def _required(step: Step) -> int:
-    """How many arguments the step has to be given."""
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+def _required_arguments(step: Step) -> int:
     if _takes_any_number(step):
         return 2  # the inputs and the targets
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(parameter.kind in plain and parameter.default is parameter.empty for parameter in _parameters(step))
 
 
@@ -150,11 +134,11 @@ def _parameters(step: Step) -> list[inspect.Parameter]:
     return list(inspect.signature(getattr(step, "python_function", step)).parameters.values())
 
 
-def settled(returned: Any) -> float:
-    """Wait for what a step returned; the first of its numbers that is not finite, or else the first of them."""
+def wait_for(returned: Any) -> float:
+    """Wait for the values that a step returned. Return the first number that is not finite, else the first number."""
     arrays = [np.asarray(value) for value in tf.nest.flatten(returned) if value is not None]
     numbers = [array.astype(np.float64).ravel() for array in arrays if array.dtype.kind in "iuf" and array.size]
     if not numbers:
         return 0.0
-    wrong = next((array[~np.isfinite(array)][0] for array in numbers if not np.isfinite(array).all()), None)
-    return float(numbers[0][0] if wrong is None else wrong)
+    not_finite = next((array[~np.isfinite(array)][0] for array in numbers if not np.isfinite(array).all()), None)
+    return float(numbers[0][0] if not_finite is None else not_finite)

@@ -1,8 +1,8 @@
-"""A training script of the user's own, unchanged: run until it has trained as many steps as the trial wants.
+"""Runs a training script of the user's, unchanged, until it has trained as many steps as the trial needs.
 
-`Model.fit`, `Model.train_on_batch` and `oomtune.step()` are where its steps are seen. When there were enough, the
-process replies and leaves from inside that call, so that nothing of the script runs after it. Where several calls of
-`fit` are to be measured, each but the last is ended after the trial's steps, and the script goes on.
+Steps are observed in `Model.fit`, `Model.train_on_batch` and `oomtune.step()`. After the last step, the process replies
+and exits from inside that call, so that nothing of the script runs after it. If several calls of `fit` are to be
+measured, each one but the last ends after the trial's steps, and the script goes on.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import tensorflow as tf
 
 from oomtune.domain import Climb, Finding, Script, Stage, WorkOrder
 from oomtune.errors import OomtuneError, TrialCrashed
-from oomtune.keras import own_loop as stepping
+from oomtune.keras import own_loop
 from oomtune.spec.script_source import fits_of_one_model
 from oomtune.worker.process import device
 from oomtune.worker.process.progress import Progress
-from oomtune.worker.sandbox import guard
-from oomtune.worker.train.fit import FitWitness
-from oomtune.worker.train.own_loop import settled
-from oomtune.worker.watch.step_watch import OverBudget, Witness, steps_wanted
+from oomtune.worker.sandbox import landlock
+from oomtune.worker.train.fit import FitCallback
+from oomtune.worker.train.own_loop import wait_for
+from oomtune.worker.watch.step_watch import OverBudget, StepWatch, step_count
 
 _KEY = "model.script"
 _ENDLESS = 10**9
-_WRITERS = tuple(
+_WRITING_CALLBACKS = tuple(
     getattr(keras.callbacks, name)
     for name in ("ModelCheckpoint", "BackupAndRestore", "CSVLogger", "TensorBoard", "RemoteMonitor")
 )
@@ -42,245 +42,247 @@ _WRITERS = tuple(
 Finish = Callable[..., NoReturn]
 
 
-def run(order: WorkOrder, progress: Progress, reply: Finish) -> None:
-    """Run the script; returns only when it has ended by itself, which is all the training there is."""
-    script, candidate = script_of(order), order.trial.candidate
+def run(order: WorkOrder, script: Script, progress: Progress, reply: Finish) -> None:
+    """Run the script. Returns only if the script ends by itself, after all the training that it does."""
+    candidate = order.trial.candidate
     progress.batch_size = candidate.batch_size
     progress.stage = Stage.BUILD
     path = (Path(order.folder) / script.path).resolve()
-    steps = _Steps(order, progress, reply)
-    _take_over(steps)
+    run_of_script = _ScriptRun(order, script, progress, reply)
+    _hook_into_keras(run_of_script)
     os.chdir(order.folder)
     sys.argv = [str(path), *script.filled(candidate)]
     sys.path.insert(0, str(path.parent))
-    ended = said = ""
-    try:
-        runpy.run_path(str(path), run_name="__main__")
-    except PermissionError as error:
-        denied = guard.denied(error, f"{_KEY}: {script.path}")
-        if denied is None:
-            raise
-        raise denied from error
-    except SystemExit as error:
-        ended = f": sys.exit({error.code!r})" if error.code is not None else ""
-        said = f"{_said(order)}; "
-        if error.code not in (None, 0):
-            raise TrialCrashed(f"{_KEY}: {script.path} ended by itself{ended}", hint=_said(order)) from error
-    if steps.witness.steps_seen == 0 and not steps.fits_ended:
+    exit_text = _execute(order, script, path)
+    if run_of_script.watch.steps_run == 0 and not run_of_script.fits_ended:
+        output = f"{_last_output(order)}; " if exit_text is not None else ""
         raise TrialCrashed(
-            f"{_KEY}: {script.path} ended{ended} before it had trained a step",
-            hint=f"{said}its steps are seen in Model.fit and train_on_batch; in a loop of your own call oomtune.step() "
-            "in it",
+            f"{_KEY}: {script.path} ended{exit_text or ''} before it had trained a step",
+            hint=f"{output}steps are seen in Model.fit and train_on_batch; in a loop of your own, call oomtune.step()",
         )
-    if steps.fits_ended and steps.fits_ended < script.fits:
+    if run_of_script.fits_ended and run_of_script.fits_ended < script.fits:
         raise TrialCrashed(
-            f"{_KEY}.fits is {script.fits}, and {script.path} ended{ended} after {steps.fits_ended}",
+            f"{_KEY}.fits is {script.fits}, and {script.path} ended{exit_text or ''} after {run_of_script.fits_ended}",
             hint="set it to how often the script calls Model.fit",
         )
-    steps.tell_of_other_batches()
-    progress.peak_bytes = device.memory(order)[1]
+    run_of_script.report_other_batch_size()
+    progress.peak_bytes = device.peak_bytes(order)
     progress.stage = Stage.DONE
 
 
-def script_of(order: WorkOrder) -> Script:
-    assert isinstance(order.model, Script), "only a script is run here"
-    return order.model
+def _execute(order: WorkOrder, script: Script, path: Path) -> str | None:
+    """Run the file as `python FILE` would. Return how it called `sys.exit`, or None if it did not."""
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except PermissionError as error:
+        denial = landlock.explain_denial(error, f"{_KEY}: {script.path}")
+        if denial is None:
+            raise
+        raise denial from error
+    except SystemExit as error:
+        exit_text = f": sys.exit({error.code!r})" if error.code is not None else ""
+        if error.code not in (None, 0):
+            raise TrialCrashed(f"{_KEY}: {script.path} ended by itself{exit_text}", hint=_last_output(order)) from error
+        return exit_text
+    return None
 
 
-def _said(order: WorkOrder) -> str:
-    """The last line that the script printed: most say there what is wrong with their arguments."""
+def _last_output(order: WorkOrder) -> str:
+    """Quote the last line that the script printed: with wrong arguments, most scripts say there what is wrong."""
     sys.stdout.flush()
     sys.stderr.flush()
     output = Path(order.scratch) / "output.txt"
     lines = output.read_text(errors="replace").strip().splitlines() if output.exists() else []
-    return f"it said: {lines[-1]}" if lines else "run it by hand with the same arguments"
+    return f"its last output: {lines[-1]}" if lines else "run it by hand with the same arguments"
 
 
-class _Steps:
-    """The steps of a script as they are seen; ends the trial when there were enough, or one was too large."""
+class _ScriptRun:
+    """Follows the steps of a script. Ends the trial after enough of them, or if one needs too much memory."""
 
-    def __init__(self, order: WorkOrder, progress: Progress, reply: Finish) -> None:
+    def __init__(self, order: WorkOrder, script: Script, progress: Progress, reply: Finish) -> None:
         self.order = order
+        self.script = script
         self.progress = progress
         self.reply = reply
-        self.witness = Witness(order, progress)
-        self.wanted = steps_wanted(order)
+        self.watch = StepWatch(order, progress)
+        self.watch.began_at = time.perf_counter()
+        self.steps_needed = step_count(order)
         self.fits_ended = 0
-        self.in_fit = False
-        self.samples = 0
-        """How many the largest batch had; 0 as long as that was not seen."""
+        self.is_in_fit = False
+        self.largest_batch = 0
+        """In samples; 0 until the size of a batch could be seen."""
 
-    def begin(self, model: keras.Model) -> None:
-        if self.witness.steps_seen == 0:
+    @property
+    def has_another_fit(self) -> bool:
+        """Whether another call of `fit` is to be measured after the present one."""
+        return self.fits_ended + 1 < self.script.fits
+
+    def begin_step(self, model: keras.Model) -> None:
+        if self.watch.steps_run == 0:
             self._check_precision(model)
-        self.witness.step_begins()
+        self.watch.begin_step()
 
-    def end(self, loss: float) -> None:
+    def end_step(self, loss: float) -> None:
         try:
-            self.witness.step_ended(loss)
+            self.watch.end_step(loss)
         except OverBudget:
             self.finish()
         except OomtuneError as error:
             self.reply(error)
-        if self.witness.steps_seen >= self.wanted and not (self.in_fit and self.goes_on):
+        if self.watch.steps_run >= self.steps_needed and not (self.is_in_fit and self.has_another_fit):
             self.finish()
 
-    @property
-    def goes_on(self) -> bool:
-        """Is there another `fit` to measure after this one?"""
-        return self.fits_ended + 1 < script_of(self.order).fits
+    def on_own_step(self, loss: Any) -> None:
+        """Record a step of the script's own loop. The next one begins at once."""
+        if self.watch.steps_run == 0:
+            self._check_precision(None)
+        self.end_step(wait_for(loss))
+        self.watch.begin_step()
 
-    def fit_ended(self) -> None:
-        """What comes next counts with its peak, or by not fitting. Time, and what grows from step to step, are those
-        of the first."""
-        if not self.goes_on:
+    def end_fit(self) -> None:
+        """Finish, or go on to the next `fit`. That one counts only for its peak or its failure to fit."""
+        if not self.has_another_fit:
             self.finish()
         self.fits_ended += 1
-        self.in_fit = False
-        self.witness = Witness(self.order, Progress(note=lambda _: None))
-
-    def said(self, loss: Any) -> None:
-        """A step of the script's own loop has ended; the next begins at once."""
-        if self.witness.steps_seen == 0:
-            self._check_precision(None)
-        self.end(settled(loss))
-        self.witness.step_begins()
-
-    def tell_of_other_batches(self) -> None:
-        """What was measured is the script as it is. That it trains on other batches than it was told is no failure of
-        the trial, but the user should know."""
-        script, asked = script_of(self.order), self.order.trial.candidate.batch_size
-        if self.samples in (0, asked):
-            return
-        given = [argument for argument in script.args if "{batch_size}" in argument]
-        after = [before for before, argument in pairwise(script.args) if argument == "{batch_size}"]
-        self.progress.found(
-            Finding(
-                kind="batch_size",
-                message=f"{_KEY}: {script.path} was told a batch size of {asked}, and its largest batch had "
-                f"{self.samples} samples",
-                hint=f"see that it uses {(after or given or ['{batch_size}'])[0]}, and that it has enough data for one",
-            )
-        )
-
-    def tell_of_other_fits(self) -> None:
-        """A model that is made trainable and fitted again needs more than in its first `fit`."""
-        script = script_of(self.order)
-        if script.fits > 1 or not self.in_fit:
-            return
-        written = fits_of_one_model((Path(self.order.folder) / script.path).read_bytes())
-        if written > 1:
-            self.progress.found(
-                Finding(
-                    kind="fits",
-                    message=f"{_KEY}: {script.path} calls fit in {written} places, and the first was measured",
-                    hint=f"where a later one trains more layers, set {_KEY}.fits: {written} to measure each",
-                )
-            )
+        self.is_in_fit = False
+        # Times, and what grows from step to step, come from the first fit.
+        self.watch = StepWatch(self.order, Progress(save=lambda _: None))
 
     def finish(self) -> NoReturn:
-        self.tell_of_other_batches()
-        self.tell_of_other_fits()
-        self.progress.peak_bytes = device.memory(self.order)[1]
+        self.report_other_batch_size()
+        self._report_other_fits()
+        self.progress.peak_bytes = device.peak_bytes(self.order)
         self.progress.stage = Stage.DONE
         self.reply()
 
+    def report_other_batch_size(self) -> None:
+        """Report if the script trained on other batches than it was given. The trial measured it all the same."""
+        batch_size = self.order.trial.candidate.batch_size
+        if self.largest_batch in (0, batch_size):
+            return
+        args = self.script.args
+        options = [option for option, value in pairwise(args) if value == "{batch_size}"]
+        option = next(iter(options or [arg for arg in args if "{batch_size}" in arg]), "{batch_size}")
+        finding = Finding(
+            kind="batch_size",
+            message=f"{_KEY}: {self.script.path} was given a batch size of {batch_size}, and its largest batch had "
+            f"{self.largest_batch} samples",
+            hint=f"check that it uses {option}, and that it has enough data for a batch of that size",
+        )
+        self.progress.add_finding(finding)
+
+    def _report_other_fits(self) -> None:
+        """Report further calls of `fit`: once more layers are trainable, a model needs more than in its first."""
+        if self.script.fits > 1 or not self.is_in_fit:
+            return
+        calls = fits_of_one_model((Path(self.order.folder) / self.script.path).read_bytes())
+        if calls > 1:
+            finding = Finding(
+                kind="fits",
+                message=f"{_KEY}: {self.script.path} calls fit in {calls} places, and the first was measured",
+                hint=f"if a later call trains more layers, set {_KEY}.fits: {calls} to measure each",
+            )
+            self.progress.add_finding(finding)
+
     def _check_precision(self, model: keras.Model | None) -> None:
-        """The policy is the script's own doing, as it will be in training: nothing sets it from outside."""
-        policy, wanted = keras.config.dtype_policy().name, self.order.trial.candidate.precision
+        """End the trial unless the script has set the precision under trial: a script sets its own policy."""
+        policy, precision = keras.config.dtype_policy().name, self.order.trial.candidate.precision
         layers = [] if model is None else model._flatten_layers()
-        in_layers = wanted != "float32" and any(layer.dtype_policy.name == wanted for layer in layers)
-        if policy != wanted and not in_layers:
+        is_in_layers = precision != "float32" and any(layer.dtype_policy.name == precision for layer in layers)
+        if policy != precision and not is_in_layers:
             error = TrialCrashed(
-                f"{_KEY}: the script trains under {policy}, and this trial is to be under {wanted}",
-                hint=f"set search.precision: [{policy}], or give the script {{precision}} as an argument, and let it "
+                f"{_KEY}: the script trains under {policy}, but this trial is for {precision}",
+                hint=f"set search.precision: [{policy}], or pass {{precision}} to the script as an argument and let it "
                 "set that policy",
             )
             self.reply(error)
 
 
-class _ScriptWitness(FitWitness):
-    """A witness to `fit` in a script, which ends the trial from inside the call."""
+class _ScriptCallback(FitCallback):
+    """Follows `fit` in a script, and ends the trial from inside the call."""
 
-    def __init__(self, steps: _Steps) -> None:
-        super().__init__(steps.witness)
-        self.steps = steps
-        self.seen_before = -1
+    def __init__(self, run_of_script: _ScriptRun) -> None:
+        super().__init__(run_of_script.watch)
+        self.run_of_script = run_of_script
+        self.steps_at_epoch_end = -1
         self.samples_before = 0
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        self.steps.begin(self.model)
+        self.run_of_script.begin_step(self.model)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self.samples_before = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        # Keras weighs the loss of each batch by its samples, and so has counted them. A step of one's own need not.
-        own_step = type(self.model).train_step is not keras.Model.train_step
-        counted = None if own_step else getattr(getattr(self.model, "_loss_tracker", None), "count", None)
-        in_epoch = 0 if counted is None else int(counted)
-        self.steps.samples = max(self.steps.samples, in_epoch - self.samples_before)
-        self.samples_before = in_epoch
-        self.steps.end(float((logs or {}).get("loss", 0.0)))
-        if self.steps.witness.steps_seen >= self.steps.wanted:
+        # Keras weights each batch's loss by its samples, so it has counted them. A custom train_step may not.
+        has_own_step = type(self.model).train_step is not keras.Model.train_step
+        count = None if has_own_step else getattr(getattr(self.model, "_loss_tracker", None), "count", None)
+        samples = 0 if count is None else int(count)
+        run_of_script = self.run_of_script
+        run_of_script.largest_batch = max(run_of_script.largest_batch, samples - self.samples_before)
+        self.samples_before = samples
+        run_of_script.end_step(float((logs or {}).get("loss", 0.0)))
+        if run_of_script.watch.steps_run >= run_of_script.steps_needed:
             self.model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         super().on_epoch_end(epoch, logs)
-        if self.steps.witness.steps_seen == self.seen_before:
-            # A generator that is used up gives no more.
+        steps_run = self.run_of_script.watch.steps_run
+        if steps_run == self.steps_at_epoch_end:
+            # The epoch had no steps: a generator is used up.
             self.model.stop_training = True
-            if not self.steps.goes_on:
-                self.steps.finish()
-        self.seen_before = self.steps.witness.steps_seen
+            if not self.run_of_script.has_another_fit:
+                self.run_of_script.finish()
+        self.steps_at_epoch_end = steps_run
 
 
-def _take_over(steps: _Steps) -> None:
-    """From here on the training calls of Keras, and ours, tell `steps`."""
-    stepping.listen(steps.said)
-    steps.witness.began = time.perf_counter()
+def _hook_into_keras(run_of_script: _ScriptRun) -> None:
+    """Have the training calls of Keras, and `oomtune.step`, report their steps to the run."""
+    own_loop.listen(run_of_script.on_own_step)
     real_fit, real_step = keras.Model.fit, keras.Model.train_on_batch
 
     def fit(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
-        given = inspect.signature(real_fit).bind(self, *args, **kwargs).arguments
-        steps.in_fit = True
-        steps.progress.jit_compile = bool(self.jit_compile)
-        self.steps_per_execution = 1  # or several steps would be seen as one
+        arguments = inspect.signature(real_fit).bind(self, *args, **kwargs).arguments
+        run_of_script.is_in_fit = True
+        run_of_script.progress.jit_compile = bool(self.jit_compile)
+        self.steps_per_execution = 1  # otherwise several steps would look like one
         try:
-            history = real_fit(**{**given, **_as_a_trial(given, steps)})
+            history = real_fit(**{**arguments, **_trial_arguments(arguments, run_of_script)})
         except tf.errors.OpError as error:
-            steps.reply(error)  # at once: a script may catch it and train on with something smaller
-        steps.fit_ended()
+            run_of_script.reply(error)  # at once: a script may catch it and go on with something smaller
+        run_of_script.end_fit()
         return history
 
     def train_on_batch(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
-        steps.begin(self)
+        run_of_script.begin_step(self)
         x = inspect.signature(real_step).bind(self, *args, **kwargs).arguments["x"]
-        steps.samples = max(steps.samples, len(tf.nest.flatten(x)[0]))
+        run_of_script.largest_batch = max(run_of_script.largest_batch, len(tf.nest.flatten(x)[0]))
         try:
             returned = real_step(self, *args, **kwargs)
         except tf.errors.OpError as error:
-            steps.reply(error)
-        steps.end(settled(returned))
+            run_of_script.reply(error)
+        run_of_script.end_step(wait_for(returned))
         return returned
 
     keras.Model.fit, keras.Model.train_on_batch = fit, train_on_batch
 
 
-def _as_a_trial(given: dict[str, Any], steps: _Steps) -> dict[str, Any]:
-    """What `fit` is told otherwise: two short epochs' worth of steps with validation between, and nothing of its
-    own written."""
-    half = math.ceil(steps.wanted / 2)
-    in_an_epoch = steps.wanted if isinstance(steps.order.trial, Climb) else half
-    callbacks = given.get("callbacks") or []
+def _trial_arguments(arguments: dict[str, Any], run_of_script: _ScriptRun) -> dict[str, Any]:
+    """Return the arguments of `fit` that a trial changes: short epochs with validation between, and no files."""
+    is_climb = isinstance(run_of_script.order.trial, Climb)
+    steps = run_of_script.steps_needed if is_climb else math.ceil(run_of_script.steps_needed / 2)
+    callbacks = arguments.get("callbacks") or []
     callbacks = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
-    validates = given.get("validation_data") is not None or given.get("validation_split")
+    validates = arguments.get("validation_data") is not None or arguments.get("validation_split")
     return {
-        "callbacks": [one for one in callbacks if not isinstance(one, _WRITERS)] + [_ScriptWitness(steps)],
+        "callbacks": [
+            *(callback for callback in callbacks if not isinstance(callback, _WRITING_CALLBACKS)),
+            _ScriptCallback(run_of_script),
+        ],
         "verbose": 0,
         "epochs": _ENDLESS,
         "initial_epoch": 0,
-        "steps_per_epoch": min(in_an_epoch, given.get("steps_per_epoch") or in_an_epoch),
+        "steps_per_epoch": min(steps, arguments.get("steps_per_epoch") or steps),
         "validation_steps": 1 if validates else None,
         "validation_freq": 1,
     }

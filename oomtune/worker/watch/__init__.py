@@ -1,1 +1,1 @@
-"""Watch a trial: peaks, leaks, retraces and what memory holds."""
+"""Observes a running trial: step times, peaks, what memory holds at the peak, what grows, what is traced again."""

@@ -1,208 +1,215 @@
-"""What memory holds at the peak of a step: weights, optimizer state, gradients, activations and the rest; and which
-layers hold it.
+"""Breaks a step's peak down into weights, optimizer state, gradients, activations and the rest, and by layer.
 
-The weights and the optimizer's state are counted from the variables. What the step itself makes is seen by the
-allocator, with the name of the op that made it: an op in a layer's scope made an activation, the same below
-`gradient_tape` belongs to the backward pass. A step under XLA is one op, and one that runs eagerly has no scopes: there
-gradients and activations are computed from shapes, and said to be.
+Weights and optimizer state are counted from the variables. Everything else that the step allocates is attributed by the
+name of its op: an op in a layer's scope made an activation, and an op below `gradient_tape` belongs to the backward
+pass. A step under XLA is a single op, and an eager step has no scopes. For these, gradients and activations are
+computed from shapes and marked as not measured.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import keras
 
 from oomtune.domain import Anatomy, Held, LayerMemory, Part, Phase, WorkOrder
 from oomtune.worker.process.progress import Progress
-from oomtune.worker.watch import allocations
-from oomtune.worker.watch.allocations import Allocation, Recorded
-from oomtune.worker.watch.layer_scopes import Listener, size_bytes
+from oomtune.worker.watch.holders import size_bytes
+from oomtune.worker.watch.step_recording import (
+    Allocation,
+    LayerCalls,
+    StepAllocations,
+    start_recording,
+    stop_recording,
+)
 
-_CALLS = re.compile(r"^((Stateful)?PartitionedCall(_\d+)?/)+")
-_LOOPS = re.compile(r"^.*/body/_\d+/")
-_COUNTED = re.compile(r"_\d+$")
+_CALL_PREFIX = re.compile(r"^((Stateful)?PartitionedCall(_\d+)?/)+")
+_LOOP_PREFIX = re.compile(r"^.*/body/_\d+/")
+_NUMBER_SUFFIX = re.compile(r"_\d+$")
 _TAPE = "gradient_tape"
-# An allocation smaller than this share of the peak does not tell which pass is running: constants come early.
+# Only an allocation of at least this share of the peak shows which pass is running: small constants come early.
 _TELLING_SHARE = 0.001
-_BETWEEN = " (between its layers)"
 
 
-class Anatomist:
-    """Told when a step begins and ends; the anatomy of the step that took the most goes into `progress`."""
+class AnatomyWatch:
+    """Records each step and puts the anatomy of the one with the highest peak into `progress`."""
 
     def __init__(self, order: WorkOrder, progress: Progress) -> None:
         self.order = order
         self.progress = progress
-        self.listener: Listener | None = None
+        self.calls: LayerCalls | None = None
+        self.steps = 0
         self.recording: Path | None = None
 
-    def step_begins(self, steps_seen: int) -> None:
-        if self.listener is None:
-            self.listener = Listener(self.order.trial.candidate.batch_size)
-        folder = Path(self.order.scratch) / f"allocations-{steps_seen}"
-        self.recording = folder if allocations.start(folder) else None
+    def begin_step(self) -> None:
+        if self.calls is None:
+            self.calls = LayerCalls(self.order.trial.candidate.batch_size)
+        folder = Path(self.order.scratch) / f"allocations-{self.steps}"
+        self.recording = folder if start_recording(folder) else None
+        self.steps += 1
 
-    def step_ended(self) -> None:
-        if self.recording is None or self.listener is None:
+    def end_step(self) -> None:
+        if self.recording is None or self.calls is None:
             return
-        recorded = allocations.stop(self.recording, self.order.device.kind)
+        step = stop_recording(self.recording, self.order.device.kind)
         self.recording = None
-        if recorded is None:
-            recorded = Recorded(peak_bytes=self.progress.peak_bytes or 0, live=(), before=(), after=())
-        known = self.progress.anatomy
-        if known is None or recorded.peak_bytes > known.peak_bytes:
-            self.progress.anatomy = anatomy_of(recorded, self.listener)
-
-
-class _Side(Enum):
-    FORWARD = 1
-    BACKWARD = 2
-    UPDATE = 3
-    OTHER = 4
+        if step is None:
+            step = StepAllocations(peak_bytes=self.progress.peak_bytes or 0)
+        highest = self.progress.anatomy
+        if highest is None or step.peak_bytes > highest.peak_bytes:
+            self.progress.anatomy = dissect(step, self.calls)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads the names of ops: which pass each belongs to, and which layer."""
+class _Origin:
+    """Where an op belongs: its pass, None if that is unknown, and its scope in the forward pass."""
 
-    listener: Listener
-    optimizers: tuple[str, ...]
+    phase: Phase | None
+    scope: str = ""
 
-    def read(self, op: str) -> tuple[_Side, str]:
-        words = _CALLS.sub("", op).split("/")
+
+class _Origins:
+    """Finds the origin of each op of a step from the op's name."""
+
+    def __init__(self, step: StepAllocations, calls: LayerCalls) -> None:
+        self.calls = calls
+        self.optimizers = calls.optimizer_names()
+        self.by_op = {allocation.op: self._read(allocation.op) for allocation in (*step.before, *step.after)}
+        self.shows_layers = any(
+            origin.phase is Phase.FORWARD and origin.scope in calls.by_scope for origin in self.by_op.values()
+        )
+
+    def _read(self, op: str) -> _Origin:
+        words = _CALL_PREFIX.sub("", op).split("/")
         for first in range(len(words)):
             for last in range(len(words), first, -1):
                 scope = "/".join(words[first:last])
-                if scope in self.listener.calls:
-                    return (_Side.BACKWARD if _TAPE in words[:first] else _Side.FORWARD), scope
-        if any(_COUNTED.sub("", word) in self.optimizers or word in self.optimizers for word in words):
-            return _Side.UPDATE, ""
+                if scope in self.calls.by_scope:
+                    return _Origin(Phase.BACKWARD if _TAPE in words[:first] else Phase.FORWARD, scope)
+        if any(_NUMBER_SUFFIX.sub("", word) in self.optimizers or word in self.optimizers for word in words):
+            return _Origin(Phase.UPDATE)
         if _TAPE in words:
-            return _Side.BACKWARD, ""
-        # What is in a scope but in no layer's, such as the loss, is of the forward pass too.
-        return (_Side.FORWARD, words[0]) if len(words) > 1 else (_Side.OTHER, "")
+            return _Origin(Phase.BACKWARD)
+        # An op in a scope that is no layer's, such as the loss, belongs to the forward pass too.
+        return _Origin(Phase.FORWARD, words[0]) if len(words) > 1 else _Origin(None)
+
+    def phase(self, allocation: Allocation) -> Phase | None:
+        return self.by_op[allocation.op].phase
+
+    def bytes_by_scope(self, live: Iterable[Allocation]) -> Counter[str]:
+        """Return what memory holds of the forward pass, by scope."""
+        total: Counter[str] = Counter()
+        for allocation in live:
+            if self.phase(allocation) is Phase.FORWARD:
+                total[self.by_op[allocation.op].scope] += allocation.size_bytes
+        return total
+
+    def gradient_bytes(self, live: Iterable[Allocation]) -> int:
+        """Return what the backward pass made in the shape of a weight, once for each weight of that shape."""
+        weights = (weight.value.shape for weight in self.calls.trainable_weights())
+        missing = Counter(f"[{','.join(map(str, shape))}]" for shape in weights)
+        total = 0
+        for allocation in sorted(live, key=lambda one: one.size_bytes):
+            if self.phase(allocation) is Phase.BACKWARD and missing[allocation.shape] > 0:
+                missing[allocation.shape] -= 1
+                total += allocation.size_bytes
+        return total
+
+    def phase_at_peak(self, step: StepAllocations) -> Phase:
+        def is_backward(allocations: Iterable[Allocation]) -> bool:
+            telling = (one for one in allocations if one.size_bytes >= _TELLING_SHARE * step.peak_bytes)
+            return any(self.phase(one) is Phase.BACKWARD for one in telling)
+
+        if not is_backward(step.before):
+            return Phase.FORWARD
+        is_running = self.phase(step.before[-1]) is Phase.BACKWARD or is_backward(step.after)
+        return Phase.BACKWARD if is_running else Phase.UPDATE
 
 
-def anatomy_of(recorded: Recorded, listener: Listener) -> Anatomy:
-    reader = _Reader(listener, listener.optimizer_scopes())
-    read = {allocation.op: reader.read(allocation.op) for allocation in (*recorded.before, *recorded.after)}
-    seen = any(scope in listener.calls for side, scope in read.values() if side is _Side.FORWARD)
-    made = _made(recorded.live, read) if seen else _computed(listener)
-    weights, state = size_bytes(listener.weights()), size_bytes(listener.optimizer_state())
-    trainable = listener.trainable()
-    gradients = _gradients(recorded.live, read, trainable) if seen else size_bytes(trainable)
-    left = max(0, recorded.peak_bytes - weights - state)
-    gradients = min(gradients, left)
-    activations = min(sum(made.values()), left - gradients)
-    rest = left - gradients - activations
+def dissect(step: StepAllocations, calls: LayerCalls) -> Anatomy:
+    """Return what the step's peak consists of."""
+    origins = _Origins(step, calls)
+    is_measured = origins.shows_layers
+    if is_measured:
+        activations_by_scope = origins.bytes_by_scope(step.live)
+        gradients = origins.gradient_bytes(step.live)
+    else:
+        activations_by_scope = _output_bytes(calls)
+        gradients = _total_bytes(calls.trainable_weights())
+    weights, optimizer_state = _total_bytes(calls.weights()), _total_bytes(calls.optimizer_variables())
+    rest = max(0, step.peak_bytes - weights - optimizer_state)
+    gradients = min(gradients, rest)
+    activations = min(activations_by_scope.total(), rest - gradients)
+    rest -= gradients + activations
     parts = (
         Part(held=Held.WEIGHTS, size_bytes=weights, measured=False),
-        Part(held=Held.OPTIMIZER_STATE, size_bytes=state, measured=False),
-        Part(held=Held.GRADIENTS, size_bytes=gradients, measured=seen),
-        Part(held=Held.ACTIVATIONS, size_bytes=activations, measured=seen),
-        Part(held=Held.REST, size_bytes=rest, measured=seen),
+        Part(held=Held.OPTIMIZER_STATE, size_bytes=optimizer_state, measured=False),
+        Part(held=Held.GRADIENTS, size_bytes=gradients, measured=is_measured),
+        Part(held=Held.ACTIVATIONS, size_bytes=activations, measured=is_measured),
+        Part(held=Held.REST, size_bytes=rest, measured=is_measured),
     )
-    by_op, by_side = _totals(recorded.live, read)
-    largest = max(by_op, key=lambda op: by_op[op], default="") if seen else ""
-    return Anatomy(
-        peak_bytes=recorded.peak_bytes,
+    anatomy = Anatomy(
+        peak_bytes=step.peak_bytes,
         parts=parts,
-        layers=_layers(made, listener),
-        layers_measured=seen,
-        phase=_phase(recorded, read) if seen else None,
-        largest_op=_LOOPS.sub("", _CALLS.sub("", largest)),
-        largest_bytes=by_op[largest] if largest else 0,
-        backward_bytes=min(rest, max(0, by_side[_Side.BACKWARD] - gradients)) if seen else 0,
-        update_bytes=min(rest, by_side[_Side.UPDATE]) if seen else 0,
-        layer_classes=tuple(sorted(listener.classes())),
-        why_computed="" if seen else _why(listener),
+        layers=_layers(activations_by_scope, calls),
+        layers_measured=is_measured,
+        layer_classes=tuple(sorted(calls.layer_classes())),
+    )
+    if not is_measured:
+        return replace(anatomy, why_computed=_why_computed(calls))
+    by_op: Counter[str] = Counter()
+    by_phase: Counter[Phase | None] = Counter()
+    for allocation in step.live:
+        by_op[allocation.op] += allocation.size_bytes
+        by_phase[origins.phase(allocation)] += allocation.size_bytes
+    largest_op, largest_bytes = max(by_op.items(), key=lambda item: item[1], default=("", 0))
+    return replace(
+        anatomy,
+        phase=origins.phase_at_peak(step),
+        largest_op=_LOOP_PREFIX.sub("", _CALL_PREFIX.sub("", largest_op)),
+        largest_bytes=largest_bytes if largest_op else 0,
+        backward_bytes=min(rest, max(0, by_phase[Phase.BACKWARD] - gradients)),
+        update_bytes=min(rest, by_phase[Phase.UPDATE]),
     )
 
 
-def _totals(live: Iterable[Allocation], read: dict[str, tuple[_Side, str]]) -> tuple[Counter[str], Counter[_Side]]:
-    by_op: Counter[str] = Counter()
-    by_side: Counter[_Side] = Counter()
-    for allocation in live:
-        by_op[allocation.op] += allocation.size_bytes
-        by_side[read[allocation.op][0]] += allocation.size_bytes
-    return by_op, by_side
+def _total_bytes(variables: Iterable[object]) -> int:
+    return sum(map(size_bytes, variables))
 
 
-def _why(listener: Listener) -> str:
-    if not listener.calls:
+def _why_computed(calls: LayerCalls) -> str:
+    if not calls.by_scope:
         return "no layer of a Keras model was called in the step"
-    if any(getattr(model, "jit_compile", False) is True for model in listener.models):
+    if any(getattr(model, "jit_compile", False) is True for model in calls.models):
         return "XLA makes one op of the whole step"
     return "the ops of this step carry no names of layers: it runs eagerly, or is compiled as one"
 
 
-def _made(live: Iterable[Allocation], read: dict[str, tuple[_Side, str]]) -> dict[str, int]:
-    """What the forward pass made and memory still holds, by scope."""
-    made: dict[str, int] = defaultdict(int)
-    for allocation in live:
-        side, scope = read[allocation.op]
-        if side is _Side.FORWARD:
-            made[scope] += allocation.size_bytes
-    return made
+def _output_bytes(calls: LayerCalls) -> Counter[str]:
+    """Return the output sizes of all layers. A model's output is that of its last layer, so models don't count."""
+    leaves = {scope: call for scope, call in calls.by_scope.items() if not isinstance(call.layer, keras.Model)}
+    return Counter({scope: call.output_bytes for scope, call in leaves.items()})
 
 
-def _computed(listener: Listener) -> dict[str, int]:
-    """What every layer returns. A model returns what its last layer did, so models don't count."""
-    return {
-        scope: called.output_bytes
-        for scope, called in listener.calls.items()
-        if not isinstance(called.layer, keras.Model)
-    }
-
-
-def _gradients(live: Iterable[Allocation], read: dict[str, tuple[_Side, str]], trainable: list[Any]) -> int:
-    """What the backward pass made in the shape of a weight, once for each weight of that shape."""
-    wanted = Counter(_shown(variable.value.shape) for variable in trainable)
-    found = 0
-    for allocation in sorted(live, key=lambda one: one.size_bytes):
-        if read[allocation.op][0] is _Side.BACKWARD and wanted[allocation.shape] > 0:
-            wanted[allocation.shape] -= 1
-            found += allocation.size_bytes
-    return found
-
-
-def _shown(shape: Any) -> str:
-    return f"[{','.join(map(str, shape))}]"
-
-
-def _phase(recorded: Recorded, read: dict[str, tuple[_Side, str]]) -> Phase:
-    def backward(made: Iterable[Allocation]) -> bool:
-        least = _TELLING_SHARE * recorded.peak_bytes
-        return any(read[one.op][0] is _Side.BACKWARD for one in made if one.size_bytes >= least)
-
-    if not backward(recorded.before):
-        return Phase.FORWARD
-    at_the_peak = read[recorded.before[-1].op][0] is _Side.BACKWARD
-    return Phase.BACKWARD if at_the_peak or backward(recorded.after) else Phase.UPDATE
-
-
-def _layers(made: dict[str, int], listener: Listener) -> tuple[LayerMemory, ...]:
-    """Every layer that holds something, and every scope that is no layer's; the most first."""
-    activations: dict[tuple[str, str], int] = defaultdict(int)
-    weights = {(layer.name, type(layer).__name__): size_bytes(layer.weights) for layer in listener.layers}
-    for scope, size in made.items():
-        called = listener.calls.get(scope)
-        if called is None:
+def _layers(bytes_by_scope: Counter[str], calls: LayerCalls) -> tuple[LayerMemory, ...]:
+    """Return every layer that holds memory, and every scope that is no layer's, largest first."""
+    weights = {(layer.name, type(layer).__name__): _total_bytes(layer.weights) for layer in calls.layers}
+    activations = Counter(dict.fromkeys(weights, 0))
+    for scope, scope_bytes in bytes_by_scope.items():
+        call = calls.by_scope.get(scope)
+        if call is None:
             key = (scope, "")
-        elif isinstance(called.layer, keras.Model):
-            key = (f"{called.layer.name}{_BETWEEN}", "")
+        elif isinstance(call.layer, keras.Model):
+            key = (f"{call.layer.name} (between its layers)", "")
         else:
-            key = (called.layer.name, type(called.layer).__name__)
-        activations[key] += size
-    found = [
+            key = (call.layer.name, type(call.layer).__name__)
+        activations[key] += scope_bytes
+    layers = [
         LayerMemory(name=name, class_name=kind, weights_bytes=weights.get((name, kind), 0), activations_bytes=size)
-        for (name, kind), size in (dict.fromkeys(weights, 0) | activations).items()
+        for (name, kind), size in activations.items()
     ]
-    return tuple(sorted((layer for layer in found if layer.total_bytes), key=lambda layer: -layer.total_bytes))
+    return tuple(sorted((layer for layer in layers if layer.total_bytes), key=lambda layer: -layer.total_bytes))

@@ -1,130 +1,198 @@
-"""Memory that climbs from step to step: who holds what is new, and the line that makes it so.
+"""Finds what makes memory climb from step to step: the holder of the new tensors, and the line that adds them.
 
-Three looks, each only when the one before gave reason for it: is memory higher after each of the last steps; what has
-grown by tensors since; and, with tracing on for one step, at which line does it grow.
+There are three stages, each of which runs only if the one before gave reason to: check whether memory is higher after
+each of the last steps; find what has grown by tensors since; run a step with Python's tracing on, to see at which line
+it grows.
 """
 
 from __future__ import annotations
 
 import itertools
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
 
 from oomtune.domain import Finding
+from oomtune.keras.private_tensorflow import script_ops
 from oomtune.units import format_bytes
 from oomtune.worker.process.progress import Progress
-from oomtune.worker.watch import holders
-from oomtune.worker.watch import user_frames as users
-from oomtune.worker.watch.catching import Catching
+from oomtune.worker.watch import holders, user_frames
 from oomtune.worker.watch.holders import Growth, Snapshot
 
+_REGISTRY: Any = getattr(script_ops, "FuncRegistry", None)
 _CLIMBING_STEPS = 3
-_SELDOM = 2  # what grows in some steps only is looked at over so many times as many
+# What grows only in some steps is watched over this many times as many.
+_SLOW_PERIOD = 2
 _STEPS_BETWEEN = 2
-_LITTLE = 0.25  # of what memory rose by: it may fall a little between, and climb all the same
-_MOST_LOOKS = 3
-_MOST_SUSPECTS = 6
+# Memory that climbs may fall a little in between: by this share of what it rose.
+_MAX_FALL_SHARE = 0.25
+_MAX_SEARCHES = 3
+_MAX_SUSPECTS = 6
 
 
 class GrowthWatch:
-    """Told when a step begins and ends; what it finds goes into `progress`."""
+    """Searches for growth while memory climbs, and puts what it finds into `progress`."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self.looks_left = _MOST_LOOKS
+        self.searches_left = _MAX_SEARCHES
         self.before: Snapshot | None = None
-        self.looked_at = 0
+        self.steps_before = 0
         self.period = 1
         self.suspects: list[Growth] = []
-        self.catching: Catching | None = None
-        self.caught_in = 0
+        self.tracer: LineTracer | None = None
+        self.traced_steps = 0
 
-    def step_begins(self) -> None:
-        if self.suspects and self.catching is None:
-            self.catching = Catching(self.suspects)
-            self.caught_in = 0
-        if self.catching is not None:
-            self.catching.start()
+    def begin_step(self) -> None:
+        if self.suspects and self.tracer is None:
+            self.tracer = LineTracer(self.suspects)
+            self.traced_steps = 0
+        if self.tracer is not None:
+            self.tracer.start()
 
-    def step_ended(self) -> None:
+    def end_step(self) -> None:
         memory = self.progress.memory_after_step_bytes
-        if self.catching is not None:
-            self.catching.stop()
-            self.caught_in += 1
-            if self.caught_in == self.period:
-                self._tell(self.catching)
-                self.suspects, self.catching, self.looks_left = [], None, 0
+        if self.tracer is not None:
+            self.tracer.stop()
+            self.traced_steps += 1
+            if self.traced_steps == self.period:
+                self._report(self.tracer)
+                self.suspects, self.tracer, self.searches_left = [], None, 0
         elif self.before is not None:
-            between = _STEPS_BETWEEN * self.period
-            if len(memory) - self.looked_at >= between:
-                self.suspects = holders.grown(self.before, between, least=_STEPS_BETWEEN)[:_MOST_SUSPECTS]
+            steps = _STEPS_BETWEEN * self.period
+            if len(memory) - self.steps_before >= steps:
+                self.suspects = holders.find_growth(self.before, steps, min_count=_STEPS_BETWEEN)[:_MAX_SUSPECTS]
                 self.before = None
-        elif self.looks_left and (period := _climbs(memory)):
-            looked_before = self.looks_left < _MOST_LOOKS
-            self.period = _SELDOM if looked_before else period  # little things may grow at each step, what matters not
-            self.looks_left -= 1
-            self.looked_at = len(memory)
-            self.before = holders.snapshot()
+        elif self.searches_left and (period := _climbing_period(memory)):
+            # After a search that found nothing: what matters may grow less often than the small things beside it.
+            self.period = period if self.searches_left == _MAX_SEARCHES else _SLOW_PERIOD
+            self.searches_left -= 1
+            self.steps_before = len(memory)
+            self.before = holders.take_snapshot()
 
-    def _tell(self, caught: Catching) -> None:
-        """Each line once: what Keras keeps of the same tensors, under a name of its own, comes after the user's."""
-        grew = [
-            (-growth.bytes_per_step, "._" in (name := growth.named()), name, index)
-            for index, growth in enumerate(caught.things)
-            if _goes_on(growth, caught.growth(index), self.period)
+    def _report(self, tracer: LineTracer) -> None:
+        """Report each line once. The user's name comes first: Keras may keep the same tensors under a private one."""
+        growths = [
+            (-growth.bytes_per_step, "._" in (name := growth.find_name()), name, index)
+            for index, growth in enumerate(tracer.suspects)
+            if _still_grows(growth, tracer.growth(index), self.period)
         ]
-        for _, _, name, index in sorted(grew):
-            finding = _finding(caught.things[index], name, users.as_written(caught.lines.get(index, "")))
-            if not any(_is_same(finding, told) for told in self.progress.findings.values()):
-                self.progress.found(finding)
+        for _, _, name, index in sorted(growths):
+            line = user_frames.before_autograph(tracer.lines.get(index, ""))
+            finding = _finding(tracer.suspects[index], name, line)
+            if not any(_is_same(finding, other) for other in self.progress.findings.values()):
+                self.progress.add_finding(finding)
+
+
+def _climbing_period(memory: list[int]) -> int:
+    """Return 1 if memory rises with each step, 2 if it rises with some of the last ones, and 0 if it does not climb."""
+    changes = [after - before for before, after in itertools.pairwise(memory[-_SLOW_PERIOD * _CLIMBING_STEPS - 1 :])]
+    last = changes[-_CLIMBING_STEPS:]
+    if len(last) == _CLIMBING_STEPS and min(last) > 0:
+        return 1
+    rises, fall = [change for change in changes if change > 0], -sum(change for change in changes if change < 0)
+    is_slow_climb = len(changes) == _SLOW_PERIOD * _CLIMBING_STEPS and fall <= _MAX_FALL_SHARE * sum(rises)
+    return _SLOW_PERIOD if is_slow_climb and len(rises) >= _CLIMBING_STEPS else 0
+
+
+def _still_grows(growth: Growth, added: int, steps: int) -> bool:
+    """Return whether it kept growing in the traced steps. A single tensor may also vary with its batch's length."""
+    if growth.holds == "one tensor":
+        return growth.bytes_per_step / 2 <= added / steps <= growth.bytes_per_step * 2
+    return added > 0
 
 
 def _is_same(one: Finding, other: Finding) -> bool:
-    """Of what no line is known, the size tells."""
-    same_size = one.bytes_per_step == other.bytes_per_step
-    return (one.kind, one.where) == (other.kind, other.where) and (bool(one.where) or same_size)
-
-
-def _climbs(memory: list[int]) -> int:
-    """Every how many steps memory is higher: in each, in some of the last, or (0) in too few of them."""
-    growths = [after - before for before, after in itertools.pairwise(memory[-_SELDOM * _CLIMBING_STEPS - 1 :])]
-    last = growths[-_CLIMBING_STEPS:]
-    if len(last) == _CLIMBING_STEPS and min(last) > 0:
-        return 1
-    rises, fallen = [growth for growth in growths if growth > 0], -sum(growth for growth in growths if growth < 0)
-    seldom = len(growths) == _SELDOM * _CLIMBING_STEPS and fallen <= _LITTLE * sum(rises)
-    return _SELDOM if seldom and len(rises) >= _CLIMBING_STEPS else 0
-
-
-def _goes_on(growth: Growth, more: int, steps: int) -> bool:
-    """Did it grow in these steps as it had before? A tensor may also be larger because a batch was longer."""
-    if growth.holds == "one tensor":
-        return growth.bytes_per_step / 2 <= more / steps <= growth.bytes_per_step * 2
-    return more > 0
+    """Return whether both are about the same growth. Without a line, an equal rate decides."""
+    is_same_rate = one.bytes_per_step == other.bytes_per_step
+    return (one.kind, one.where) == (other.kind, other.where) and (bool(one.where) or is_same_rate)
 
 
 def _finding(growth: Growth, name: str, line: str) -> Finding:
-    rate = f"{format_bytes(growth.bytes_per_step)} a step"
-    if growth.holds == "one tensor":
-        return Finding(
-            kind="leak",
-            message=f"the tensor {name} is {rate} larger after each step",
-            where=line,
-            hint="keep a fixed number of its rows, or write them into a tf.Variable of a fixed size",
-            bytes_per_step=growth.bytes_per_step,
-        )
-    what = growth.holds.removesuffix("s") if growth.count == 1 else growth.holds
-    message = f"{name} holds {growth.count:g} more {what} after each step, {rate}"
-    if growth.holds == "variables":
-        return Finding(
-            kind="leak",
-            message=message,
-            where=line,
-            hint="make variables once, in __init__ or build(), and assign() to them in a step",
-            bytes_per_step=growth.bytes_per_step,
-        )
+    rate = f"{format_bytes(growth.bytes_per_step)} per step"
+    noun = growth.holds.removesuffix("s") if growth.count == 1 else growth.holds
+    message = f"{name} holds {growth.count:g} more {noun} after each step, {rate}"
+    match growth.holds:
+        case "one tensor":
+            message = f"the tensor {name} grows by {rate}"
+            hint = "keep a fixed number of its rows, or write them into a tf.Variable of a fixed size"
+        case "variables":
+            hint = "create variables once, in __init__ or build(), and assign() to them in a step"
+        case "tensors":
+            hint = "keep numbers instead, such as float(loss) or tensor.numpy(), or clear it at the end of each epoch"
     return Finding(
-        kind="kept_tensors",
+        kind="kept_tensors" if growth.holds == "tensors" else "leak",
         message=message,
         where=line,
-        hint="keep numbers instead, such as float(loss) or tensor.numpy(), or clear it at an epoch's end",
+        hint=hint,
         bytes_per_step=growth.bytes_per_step,
     )
+
+
+class LineTracer:
+    """Traces Python between `start` and `stop`, and notes the user's line after which each suspect is larger.
+
+    Python traces one thread at a time. `tf.py_function` and `tf.numpy_function` call back from a graph in a thread of
+    TensorFlow's, so tracing is also turned on where TensorFlow enters that call. The place is no public API: if a
+    version of TensorFlow lacks it, such code has no line.
+    """
+
+    def __init__(self, suspects: Sequence[Growth]) -> None:
+        self.suspects = suspects
+        self.sizes = [suspect.measure() for suspect in suspects]
+        self.lines: dict[int, str] = {}
+        """By the suspect's index. A suspect that did not grow in the user's own code has no line."""
+        self.original_call: Callable[..., Any] | None = None
+
+    def start(self) -> None:
+        for frame in user_frames.current_frames():  # a loop of the user's that called us is already running
+            frame.f_trace = self._follow(frame)
+        self._trace_callbacks()
+        sys.settrace(self._enter)
+
+    def stop(self) -> None:
+        sys.settrace(None)
+        if self.original_call is not None:
+            _REGISTRY.__call__, self.original_call = self.original_call, None
+        for frame in user_frames.current_frames():
+            frame.f_trace = None
+
+    def growth(self, index: int) -> int:
+        """Return by how much the suspect has grown since the start, in its own measure."""
+        return self.suspects[index].measure() - self.sizes[index]
+
+    def _trace_callbacks(self) -> None:
+        if _REGISTRY is None:
+            return
+        call = self.original_call = _REGISTRY.__call__
+
+        def traced(*args: Any) -> Any:
+            before = sys.gettrace()
+            sys.settrace(self._enter)
+            try:
+                return call(*args)
+            finally:
+                sys.settrace(before)
+
+        _REGISTRY.__call__ = traced
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
+        return self._follow(frame) if user_frames.is_user_file(frame.f_code.co_filename) else None
+
+    def _follow(self, frame: FrameType) -> Any:
+        line = user_frames.line_of(frame)
+
+        def on_event(frame: FrameType, _event: str, _argument: Any) -> Any:
+            # An event comes before its line runs, so what is larger now grew in the line before.
+            nonlocal line
+            self._measure(line)
+            line = user_frames.line_of(frame)
+            return on_event
+
+        return on_event
+
+    def _measure(self, line: str) -> None:
+        for index in range(len(self.suspects)):
+            if index not in self.lines and self.growth(index) > 0:
+                self.lines[index] = line

@@ -1,8 +1,8 @@
-"""Who holds tensors: containers that get longer with them, names whose tensor or list is a larger one, and these names.
+"""Finds what holds more and more tensors: containers and variables, under the names that the user has for them.
 
-All of it looks through every object that Python's garbage collector knows, which takes a tenth of a second or more:
-it is done only when memory was seen to climb. The objects themselves are not asked, not even how long they are: a
-method of the user's that raises must not fail a trial.
+Each search goes through every object that Python's garbage collector tracks, which takes a tenth of a second or more,
+so it runs only after memory was seen to climb. It never calls a method of the objects, not even `len`: one that raises
+must not fail the trial.
 """
 
 from __future__ import annotations
@@ -12,170 +12,242 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from types import CellType, FunctionType
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
 
-from oomtune.worker.watch import user_frames as users
-from oomtune.worker.watch.naming import attributes, name_of
+from oomtune.keras.private_tensorflow import EagerTensor
+from oomtune.worker.watch import user_frames
 
 _CONTAINERS = (list, dict, set, deque)
 _NOT_ON_A_DEVICE = (tf.resource, tf.variant, tf.string)
-_DEPTH = 3  # how far inside an item, or outside a container, is looked
-_MOST_ITEMS = 1000
-
-
-def _is(thing: Any, *kinds: type) -> bool:
-    """By its type alone: `isinstance` also asks the object, and a proxy of what is gone raises."""
-    return issubclass(type(thing), kinds)
-
-
-def _base(container: Any) -> Any:
-    """Python's own class of it: Keras and users put lists and dicts of their own in place of these."""
-    return next(kind for kind in _CONTAINERS if _is(container, kind))
-
-
-def _length(container: Any) -> int:
-    return int(_base(container).__len__(container))
-
-
-def _items(container: Any) -> list[Any]:
-    """What it holds, the oldest first where there is an order."""
-    return list(dict.values(container)) if _is(container, dict) else list(_base(container).__iter__(container))
+_ITEM_DEPTH = 3  # how deep to look inside an item of a container
+_NAME_DEPTH = 3  # how many dicts around a container to look through for a name
+_MAX_ITEMS = 1000
 
 
 def size_bytes(value: Any) -> int:
-    """What a tensor or a variable takes on its device; nothing for what is neither."""
+    """Return what a tensor or variable takes on its device, or 0 for anything else."""
     if _is(value, keras.Variable):
         value = value.value
-    if not _is(value, tf.Variable, tf.__internal__.EagerTensor):
+    if not _is(value, tf.Variable, EagerTensor):
         return 0
     if value.dtype in _NOT_ON_A_DEVICE or value.shape.rank is None:
         return 0
     return math.prod(int(size or 0) for size in value.shape) * int(value.dtype.size)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What a tensor takes, or the tensors in a list or tuple, and how many they are; nothing for anything else."""
+def _is(thing: Any, *kinds: type) -> bool:
+    """Compare the type alone: `isinstance` also asks the object, and a proxy of something gone raises."""
+    return issubclass(type(thing), kinds)
 
-    size_bytes: int
-    count: int
+
+def _builtin_class(container: Any) -> Any:
+    """Return Python's own class of a container, because Keras and users have subclasses that override its methods."""
+    return next(kind for kind in _CONTAINERS if _is(container, kind))
+
+
+def _length(container: Any) -> int:
+    return int(_builtin_class(container).__len__(container))
+
+
+def _items(container: Any) -> list[Any]:
+    """Return the items, oldest first if the container has an order."""
+    if _is(container, dict):
+        return list(dict.values(container))
+    return list(_builtin_class(container).__iter__(container))
+
+
+def _attributes(thing: Any) -> dict[str, Any]:
+    """Return the object's attributes without running its code; empty if it has no dict of them."""
+    try:
+        attributes = object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        return {}
+    return attributes if type(attributes) is dict else dict(attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class _TensorTotal:
+    """The size and number of the tensors that a name refers to: one tensor, or those in a list or tuple."""
+
+    size_bytes: int = 0
+    count: int = 0
+
+
+def _tensor_total(value: Any) -> _TensorTotal:
+    if _is(value, list, tuple):
+        items = (list if _is(value, list) else tuple).__iter__(value)
+        sizes = [size_bytes(item) for item in items if _is(item, EagerTensor)]
+        return _TensorTotal(sum(sizes), len(sizes))
+    return _TensorTotal(size_bytes(value), 1) if _is(value, EagerTensor) else _TensorTotal()
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """How long each container was, and how large each tensor, or list of them, that stands under a name."""
+    """The length of each container, and the tensors behind each name, at one moment."""
 
     lengths: dict[int, int]
-    named: dict[tuple[int, str], _Held]
+    tensors_by_name: dict[tuple[int, str], _TensorTotal]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Something that grew by tensors. `measure` tells how far it has come by now; to name it takes a while."""
+    """Something that grew by tensors."""
 
-    named: Callable[[], str]
+    find_name: Callable[[], str]
+    """Returns the user's name for it, which takes a while."""
     measure: Callable[[], int]
-    holds: str
-    """`tensors` or `variables` of which there are more, or `one tensor` that is larger."""
+    """Returns its present size, in items or bytes."""
+    holds: Literal["tensors", "variables", "one tensor"]
+    """More and more tensors or variables, or one tensor that gets larger."""
     count: float
-    """How many more of them, on average, with each step."""
+    """How many tensors each step adds, on average."""
     bytes_per_step: int
 
 
-def snapshot() -> Snapshot:
+def take_snapshot() -> Snapshot:
     objects = gc.get_objects()
     lengths = {id(thing): _length(thing) for thing in objects if _is(thing, *_CONTAINERS)}
-    named = {(id(names), name): _held(names[name]) for names, name in _named(objects)}
-    return Snapshot(lengths, named)
+    totals = {(id(names), name): _tensor_total(names[name]) for names, name in _names_of_tensors(objects)}
+    return Snapshot(lengths, totals)
 
 
-def grown(before: Snapshot, steps: int, *, least: int) -> list[Growth]:
-    """What has grown in these steps since, by so many tensors at least or in size, the largest first."""
+def find_growth(before: Snapshot, steps: int, *, min_count: int) -> list[Growth]:
+    """Return what has grown in these steps, by at least `min_count` tensors or in size, largest first."""
     objects = gc.get_objects()
-    found, told = [], set()
-    for names, name in _named(objects):
-        now = _held(names[name])
-        then = before.named.get((id(names), name), now)
-        one = not _is(names[name], list, tuple)
-        if now.size_bytes > then.size_bytes and (one or now.count - then.count >= least):
-            told.add(id(names[name]))
-            found.append(_larger(names, name, now, then, steps))
-    # Only what no name stands for: a list that each step replaces may have the address of one that is gone.
+    growths, named_ids = [], set()
+    for names, name in _names_of_tensors(objects):
+        now = _tensor_total(names[name])
+        then = before.tensors_by_name.get((id(names), name), now)
+        is_one_tensor = not _is(names[name], list, tuple)
+        if now.size_bytes > then.size_bytes and (is_one_tensor or now.count - then.count >= min_count):
+            named_ids.add(id(names[name]))
+            growths.append(_growth_of_name(names, name, now, then, steps))
+    # Containers without a name. A list that each step replaces has one: it may have the address of an earlier list.
     for container in (thing for thing in objects if id(thing) in before.lengths and _is(thing, *_CONTAINERS)):
-        more = _length(container) - before.lengths[id(container)]
-        if more < least or id(container) in told:
+        added = _length(container) - before.lengths[id(container)]
+        if added < min_count or id(container) in named_ids:
             continue
-        if (growth := _longer(container, more, steps, least)) is not None:
-            found.append(growth)
-    return sorted(found, key=lambda growth: -growth.bytes_per_step)
+        if (growth := _growth_of_container(container, added, steps, min_count)) is not None:
+            growths.append(growth)
+    return sorted(growths, key=lambda growth: -growth.bytes_per_step)
 
 
-def _longer(container: Any, more: int, steps: int, least: int) -> Growth | None:
-    held = [tensor for item in _items(container)[-more:] for tensor in _inside(item, _DEPTH)]
-    if len(held) < least:
-        return None
-    variables = sum(_is(each, tf.Variable, keras.Variable) for each in held)
+def _growth_of_name(names: dict[str, Any], name: str, now: _TensorTotal, then: _TensorTotal, steps: int) -> Growth:
+    is_one_tensor = not _is(names[name], list, tuple)
+    kind = "" if is_one_tensor else f", a {'list' if _is(names[name], list) else 'tuple'},"
+    # Both functions look the name up again, because the step may have assigned another object to it by then.
     return Growth(
-        named=lambda: f"{name_of(container)}, a {_base(container).__name__},",
-        measure=lambda: _length(container),
-        holds="variables" if variables * 2 > len(held) else "tensors",
-        count=len(held) / steps,
-        bytes_per_step=sum(map(size_bytes, held)) // steps,
+        find_name=lambda: f"{_name_of(dict.get(names, name))}{kind}",
+        measure=lambda: _tensor_total(dict.get(names, name)).size_bytes,
+        holds="one tensor" if is_one_tensor else "tensors",
+        count=(now.count - then.count) / steps,
+        bytes_per_step=(now.size_bytes - then.size_bytes) // steps,
     )
 
 
-def _inside(item: Any, depth: int) -> Iterator[Any]:
+def _growth_of_container(container: Any, added: int, steps: int, min_count: int) -> Growth | None:
+    tensors = [tensor for item in _items(container)[-added:] for tensor in _tensors_inside(item, _ITEM_DEPTH)]
+    if len(tensors) < min_count:
+        return None
+    variables = sum(_is(tensor, tf.Variable, keras.Variable) for tensor in tensors)
+    return Growth(
+        find_name=lambda: f"{_name_of(container)}, a {_builtin_class(container).__name__},",
+        measure=lambda: _length(container),
+        holds="variables" if variables * 2 > len(tensors) else "tensors",
+        count=len(tensors) / steps,
+        bytes_per_step=sum(map(size_bytes, tensors)) // steps,
+    )
+
+
+def _tensors_inside(item: Any, depth: int) -> Iterator[Any]:
     if size_bytes(item):
         yield item
         return
     if not depth:
         return
-    within: list[Any] = []
+    parts: list[Any] = []
     if _is(item, *_CONTAINERS):
-        within = _items(item)
+        parts = _items(item)
     elif _is(item, tuple):
-        within = list(tuple.__iter__(item))
-    elif users.is_users_class(type(item)):
-        within = list(attributes(item).values())
-    for each in within[:_MOST_ITEMS]:
-        yield from _inside(each, depth - 1)
+        parts = list(tuple.__iter__(item))
+    elif user_frames.is_user_class(type(item)):
+        parts = list(_attributes(item).values())
+    for part in parts[:_MAX_ITEMS]:
+        yield from _tensors_inside(part, depth - 1)
 
 
-def _held(value: Any) -> _Held:
-    if _is(value, list, tuple):
-        items = (list if _is(value, list) else tuple).__iter__(value)
-        sizes = [size_bytes(item) for item in items if _is(item, tf.__internal__.EagerTensor)]
-        return _Held(sum(sizes), len(sizes))
-    return _Held(size_bytes(value), 1) if _is(value, tf.__internal__.EagerTensor) else _Held(0, 0)
+def _names_of_tensors(objects: list[Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each attribute or global variable that is a tensor or a list of tensors: its namespace and its name."""
+    kinds = (EagerTensor, list, tuple)
+    values = [thing for thing in objects if _is(thing, *kinds) and _tensor_total(thing).size_bytes]
+    namespaces: dict[int, dict[str, Any]] = {}  # keeps them alive, so that no address is used twice
+    for referrer in gc.get_referrers(*values) if values else ():
+        names = referrer if _is(referrer, dict) else _attributes(referrer)
+        if id(names) in namespaces:
+            continue
+        namespaces[id(names)] = names
+        for name, value in list(dict.items(names)):
+            if _is(name, str) and _tensor_total(value).size_bytes:
+                yield names, name
 
 
-def _named(objects: list[Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Each attribute or global variable that is a tensor or a list of them: the dict it stands in, its name there."""
-    kinds = (tf.__internal__.EagerTensor, list, tuple)
-    held = [thing for thing in objects if _is(thing, *kinds) and _held(thing).size_bytes]
-    seen: dict[int, dict[str, Any]] = {}  # kept, so that no address is used twice
-    for holder in gc.get_referrers(*held) if held else ():
-        names = holder if _is(holder, dict) else attributes(holder)
-        if id(names) not in seen:
-            seen[id(names)] = names
-            yield from ((names, name) for name, value in list(dict.items(names)) if _is_named(name, value))
+def _name_of(value: Any, depth: int = _NAME_DEPTH) -> str:
+    """Return the user's name for an object, such as `Model.kept`, `losses in train()` or `history['loss']`."""
+    names = [*_names_on_the_stack(value), *_names_in_objects(value, depth)]
+    # Prefer a public name.
+    return min(names, key=lambda name: "._" in name, default="something")
 
 
-def _is_named(name: object, value: object) -> bool:
-    return _is(name, str) and _held(value).size_bytes > 0
+def _names_on_the_stack(value: Any) -> Iterator[str]:
+    for frame in user_frames.current_frames():
+        function = "" if frame.f_code.co_name == "<module>" else f" in {frame.f_code.co_name}()"
+        yield from (f"{name}{function}" for name, local in list(frame.f_locals.items()) if local is value)
 
 
-def _larger(names: dict[str, Any], name: str, now: _Held, then: _Held, steps: int) -> Growth:
-    """By its name, whatever stands there by then."""
-    one = not _is(names[name], list, tuple)
-    kind = "" if one else f", a {'list' if _is(names[name], list) else 'tuple'},"
-    return Growth(
-        named=lambda: f"{name_of(dict.get(names, name))}{kind}",
-        measure=lambda: _held(dict.get(names, name)).size_bytes,
-        holds="one tensor" if one else "tensors",
-        count=(now.count - then.count) / steps,
-        bytes_per_step=(now.size_bytes - then.size_bytes) // steps,
-    )
+def _names_in_objects(value: Any, depth: int) -> Iterator[str]:
+    for referrer in gc.get_referrers(value):
+        if isinstance(referrer, dict):
+            yield from _names_in_dict(referrer, value, depth)
+        elif isinstance(referrer, CellType):
+            yield from _names_in_closures(referrer)
+        else:
+            yield from _attribute_names(referrer, value)
+
+
+def _names_in_dict(names: dict[Any, Any], value: Any, depth: int) -> Iterator[str]:
+    keys = [key for key, entry in list(dict.items(names)) if entry is value]
+    if not keys:
+        return
+    if "__builtins__" in names and "__name__" in names:
+        module = "" if names["__name__"] == "__main__" else f"{names['__name__']}."
+        yield f"{module}{keys[0]}"
+        return
+    # A class shows only a view of its dict, which can't be compared.
+    owners = [one for one in gc.get_referrers(names) if isinstance(one, type) or _attributes(one) is names]
+    attributes = [name for owner in owners for name in _attribute_names(owner, value)]
+    if attributes:
+        yield attributes[0]
+    elif depth:
+        key = repr(keys[0]) if isinstance(keys[0], str | int) else "..."
+        yield f"{_name_of(names, depth - 1)}[{key}]"
+
+
+def _attribute_names(owner: Any, value: Any) -> Iterator[str]:
+    kind = owner if isinstance(owner, type) else type(owner)
+    yield from (f"{kind.__name__}.{name}" for name, entry in list(_attributes(owner).items()) if entry is value)
+
+
+def _names_in_closures(cell: CellType) -> Iterator[str]:
+    for closure in gc.get_referrers(cell):
+        if not isinstance(closure, tuple):
+            continue
+        for function in gc.get_referrers(closure):
+            if not isinstance(function, FunctionType) or function.__closure__ is not closure:
+                continue
+            if user_frames.is_user_file(function.__code__.co_filename):  # our own closures refer to the value too
+                index = next(index for index, each in enumerate(closure) if each is cell)
+                yield f"{function.__code__.co_freevars[index]} in {function.__name__}()"

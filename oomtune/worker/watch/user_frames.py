@@ -1,4 +1,4 @@
-"""Which code is the user's own: neither ours, nor a library's, nor Python's."""
+"""Tells the user's own code from ours, from libraries and from Python, and finds its lines."""
 
 from __future__ import annotations
 
@@ -14,25 +14,31 @@ from types import CodeType, FrameType
 import oomtune
 
 
-def is_ours(filename: str) -> bool:
+def is_own_file(filename: str) -> bool:
+    """Return whether this file is part of oomtune."""
     return Path(oomtune.__file__).parent in Path(filename).parents
 
 
 @cache
-def is_users(filename: str) -> bool:
+def is_user_file(filename: str) -> bool:
     path = Path(filename)
-    if filename.startswith("<") or is_ours(filename):
+    if filename.startswith("<") or is_own_file(filename):
         return False
     if {"site-packages", "dist-packages"} & set(path.parts):
         return False
     return Path(os.__file__).parent not in path.parents
 
 
-def frames() -> Iterator[FrameType]:
-    """The user's frames in this thread, the innermost first."""
+def is_user_class(kind: type) -> bool:
+    module = sys.modules.get(kind.__module__)
+    return is_user_file(getattr(module, "__file__", None) or "<none>")
+
+
+def current_frames() -> Iterator[FrameType]:
+    """Yield the user's frames in this thread, innermost first."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if is_users(frame.f_code.co_filename):
+        if is_user_file(frame.f_code.co_filename):
             yield frame
         frame = frame.f_back
 
@@ -41,30 +47,24 @@ def line_of(frame: FrameType) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def as_written(line: str) -> str:
-    """The line that the user wrote, where this one is of the file that AutoGraph made of it; empty if there is none."""
-    path, _, number = line.rpartition(":")
-    if "__autograph_generated_file" not in path:
-        return line
-    # It keeps what it made, each with a table of which line was made of which.
-    for made in (thing for thing in gc.get_objects() if type(thing).__name__ == "_PythonFnFactory"):
-        if origin := (getattr(made, "source_map", None) or {}).get((path, int(number))):
-            return f"{origin.loc.filename}:{origin.loc.lineno}"
-    return ""
-
-
 def definition(code: CodeType) -> str:
-    """Where the user wrote this function; empty when it is not theirs."""
-    return f"{code.co_filename}:{code.co_firstlineno}" if is_users(code.co_filename) else ""
+    """Return the line on which the user defined this function, or "" if the function is not the user's."""
+    return f"{code.co_filename}:{code.co_firstlineno}" if is_user_file(code.co_filename) else ""
 
 
 def raised_at(error: BaseException) -> str:
-    """The last line of the user's code that the exception came through; empty when it came through none."""
-    theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
-    return f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
+    """Return the last line of the user's code that the exception passed through, or "" if there is none."""
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_file(frame.filename)]
+    return f"{lines[-1].filename}:{lines[-1].lineno}" if lines else ""
 
 
-def is_users_class(kind: type) -> bool:
-    """Was this class written by the user?"""
-    module = sys.modules.get(kind.__module__)
-    return is_users(getattr(module, "__file__", None) or "<none>")
+def before_autograph(line: str) -> str:
+    """Return the line that the user wrote, given one in a file that AutoGraph generated; "" if that is unknown."""
+    path, _, number = line.rpartition(":")
+    if "__autograph_generated_file" not in path:
+        return line
+    # AutoGraph keeps its generated functions, each with a table of the lines that it was generated from.
+    for generated in (thing for thing in gc.get_objects() if type(thing).__name__ == "_PythonFnFactory"):
+        if origin := (getattr(generated, "source_map", None) or {}).get((path, int(number))):
+            return f"{origin.loc.filename}:{origin.loc.lineno}"
+    return ""

@@ -186,7 +186,7 @@ def test_a_loss_that_runs_away_on_random_data_is_said_and_does_not_stop_a_probe(
     ran = cli("probe", spec, "--json")
     assert ran.code == 0, ran.err
     (said,) = [finding for finding in ran.document["findings"] if finding["kind"] == "loss"]
-    assert "no matter of memory: the data is random" in said["message"]
+    assert "the data is random, and memory use is not affected" in said["message"]
 
 
 def test_an_argument_that_the_builder_does_not_take_is_named(probe: Callable[..., Ran]) -> None:
@@ -273,5 +273,5 @@ def test_memory_that_grows_from_step_to_step_is_reported_as_a_leak_and_shown_wit
     tuned = yaml.safe_load((tmp_path / "model.tuned.yaml").read_text())
     assert tuned["tuned"]["evidence"]["findings"] == [finding]
     again = cli("probe", tmp_path / "model.yaml", "-q")
-    assert "Leaky.kept, a list, holds 1 more tensor after each step, 195 KiB a step" in again.out
+    assert "Leaky.kept, a list, holds 1 more tensor after each step, 195 KiB per step" in again.out
     assert f"my_models.py:{line}" in again.out

@@ -15,7 +15,7 @@ from oomtune.domain import ENDLESS, Scan
 from oomtune.errors import DataUnreadable, TrialCrashed
 from oomtune.worker.data import open_source, worst_samples
 from oomtune.worker.data.source import Bounds, HeldArrays
-from oomtune.worker.process import child
+from oomtune.worker.process.exceptions import to_raised_error
 from tests.support.reading import Read
 from tests.support.specs import small_probe_spec
 
@@ -282,7 +282,7 @@ def test_what_a_function_may_not_return(refused: Callable[..., str], function: s
 def test_a_pipeline_that_fails_shows_the_users_own_lines(read: Read) -> None:
     with pytest.raises(DataUnreadable) as failed:
         read(python="my_data:fails")
-    shown = child.raised(failed.value).traceback
+    shown = to_raised_error(failed.value).traceback
     assert 'my_data.py", line' in shown
     assert "site-packages" not in shown
 

@@ -219,7 +219,7 @@ def test_a_script_is_measured_in_the_precision_that_it_sets_itself(
     outcome = run(host, tmp_path, script(tmp_path, text), search={"precision": ["mixed_bfloat16"]})
     assert outcome.kind is kind, outcome.error
     if outcome.error is not None:
-        assert "the script trains under float32, and this trial is to be under mixed_bfloat16" in outcome.error.message
+        assert "the script trains under float32, but this trial is for mixed_bfloat16" in outcome.error.message
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_script_that_does_not_train_is_named_with_what_to_do(
     assert outcome.error is not None
     assert said in outcome.error.message
     assert outcome.error.hint or "train.py" in outcome.error.traceback
-    assert ("nothing to do" in text) == ("it said: nothing to do; its steps are seen in" in outcome.error.hint)
+    assert ("nothing to do" in text) == ("its last output: nothing to do; steps are seen in" in outcome.error.hint)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_script_that_does_not_use_its_batch_size_is_told_on(
     assert outcome.kind is Kind.FITS, outcome.error
     found = [f"{finding.message} | {finding.hint}" for finding in outcome.findings]
     assert bool(found) == bool(said)
-    assert all(f"told a batch size of 32, and {said}" in one and "uses --batch-size" in one for one in found)
+    assert all(f"given a batch size of 32, and {said}" in one and "uses --batch-size" in one for one in found)
 
 
 FINE_TUNING = """\

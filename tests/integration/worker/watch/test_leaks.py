@@ -60,7 +60,7 @@ def line_of(folder: Path, name: str) -> str:
         ("in_a_tuple", "kept_tensors", "InATuple.log, a tuple, holds 1 more tensor after each step", 200_000),
         ("every_second", "kept_tensors", "EverySecond.kept, a list, holds 0.5 more tensors after each step", 100_000),
         ("in_a_dict", "kept_tensors", "InADict.seen['outputs'], a list, holds 1 more", 160_000),
-        ("one_tensor", "leak", "the tensor OneTensor.bank is 78.1 KiB a step larger", 80_000),
+        ("one_tensor", "leak", "the tensor OneTensor.bank grows by 78.1 KiB per step", 80_000),
         ("new_variables", "leak", "NewVariables.made, a dict, holds 1 more variable after each step", 120_000),
     ],
 )
@@ -86,7 +86,7 @@ def test_what_a_graph_calls_back_has_its_line_too_as_the_user_wrote_it(
     assert outcome.kind is Kind.FITS, outcome.error
     (finding,) = outcome.findings
     assert (finding.kind, finding.where) == ("kept_tensors", line_of(folder, line))
-    assert "FromAGraph.kept, a list, holds 1 more tensor after each step, 200 KiB a step" in finding.message
+    assert "FromAGraph.kept, a list, holds 1 more tensor after each step, 200 KiB per step" in finding.message
 
 
 def test_a_model_whose_own_step_knows_no_metrics_trains_as_it_does_without_us(confirm: RunConfirm) -> None:
@@ -98,7 +98,7 @@ def test_a_step_of_the_users_own_is_watched_too_and_so_is_a_small_leak(confirm: 
     outcome = confirm({"train_step": "leaky_models:step_factory"}, training=None)
     (finding,) = outcome.findings
     assert (finding.kind, finding.where) == ("kept_tensors", line_of(folder, "step_factory"))
-    assert finding.message == "losses in step(), a list, holds 1 more tensor after each step, 4 B a step"
+    assert finding.message == "losses in step(), a list, holds 1 more tensor after each step, 4 B per step"
     assert outcome.leak_bytes_per_step == 0, "it is no matter in a run of some thousand steps"
 
 
@@ -125,7 +125,7 @@ def test_a_loop_in_a_script_is_watched_while_it_runs(confirm: RunConfirm, folder
     )
     (finding,) = outcome.findings
     assert (finding.kind, finding.where) == ("kept_tensors", f"{folder / 'loop.py'}:9")
-    assert finding.message == "outputs in main(), a list, holds 1 more tensor after each step, 156 KiB a step"
+    assert finding.message == "outputs in main(), a list, holds 1 more tensor after each step, 156 KiB per step"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_model_that_can_only_save_its_weights_is_a_finding_too(confirm: RunCon
     outcome = confirm({"builder": "leaky_models:unsaid"}, trial__confirm_steps=4)
     assert outcome.kind is Kind.FITS, outcome.error
     (finding,) = outcome.findings
-    assert finding.message.startswith("the model can't be saved whole, its weights can: ")
+    assert finding.message.startswith("the weights can be saved, but not the whole model: ")
     assert "save_weights_only=True" in finding.hint
 
 

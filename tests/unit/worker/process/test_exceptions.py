@@ -1,10 +1,10 @@
-"""What TensorFlow and Keras say went wrong is cut down to the reason, and to the user's own lines."""
+"""Messages of TensorFlow and Keras are reduced to the reason and the user's own lines."""
 
 from __future__ import annotations
 
 import pytest
 
-from oomtune.worker.process.error_reasons import reason, users_frames
+from oomtune.worker.process.exceptions import frames_in_message, reason
 
 LIBRARY = "/venv/lib/python3.11/site-packages/keras/src/trainer.py"
 GRAPH = f"""Graph execution error:
@@ -50,7 +50,7 @@ ValueError: bad row 50
 
 
 @pytest.mark.parametrize(
-    ("message", "wanted", "line"),
+    ("message", "expected", "line"),
     [
         (
             GRAPH,
@@ -66,16 +66,16 @@ ValueError: bad row 50
         (GENERATOR, "ValueError: bad row 50", 'File "/home/me/own.py", line 23, in rows'),
     ],
 )
-def test_the_reason_is_kept_with_the_users_own_lines_and_no_others(message: str, wanted: str, line: str) -> None:
-    assert reason(ValueError(message)) == wanted
-    assert users_frames(message).strip() == line
+def test_a_library_message_keeps_its_reason_and_only_the_users_lines(message: str, expected: str, line: str) -> None:
+    assert reason(ValueError(message)) == expected
+    assert frames_in_message(message).strip() == line
 
 
 @pytest.mark.parametrize("message", ["", "my model\nis broken", 'File "/home/me/a.py", line 3, in f'])
-def test_what_the_users_own_code_says_stays_as_it_is(message: str) -> None:
+def test_a_message_of_the_users_own_code_stays_whole(message: str) -> None:
     assert reason(RuntimeError(message)) == message
 
 
-def test_the_reason_of_an_out_of_memory_error_still_names_the_tensor() -> None:
-    said = "OOM when allocating tensor with shape[64,512] and type float on /device:CPU:0 by allocator cpu"
-    assert said in reason(MemoryError(GRAPH.replace("Received a label value of 5", said)))
+def test_an_out_of_memory_reason_still_names_the_tensor() -> None:
+    message = "OOM when allocating tensor with shape[64,512] and type float on /device:CPU:0 by allocator cpu"
+    assert message in reason(MemoryError(GRAPH.replace("Received a label value of 5", message)))
