@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import typer
 
 from oomtune import __version__
-from oomtune.cli import check, diagnose, doctor, explain, init, probe, report, schema
+from oomtune.cli import check, diagnose, doctor, explain, guide, init, probe, report, schema
 from oomtune.cli.completion import shell_set_up
 from oomtune.cli.streams import be_patient, to_nowhere
 from oomtune.cli.typer_classes import Command, Commands
@@ -56,6 +56,7 @@ app.command("init", cls=Command, short_help="Write a commented starter spec.")(i
 app.command("schema", cls=Command, short_help="Print the JSON Schema of a spec, or say what is wrong with specs.")(
     schema.command
 )
+app.command("guide", cls=Command, short_help="Read the manual: search, data, scripts, CI and more.")(guide.command)
 
 
 def _version(context: typer.Context, wanted: bool) -> None:

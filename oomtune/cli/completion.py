@@ -34,6 +34,12 @@ def gpus(incomplete: str) -> list[str]:
     return _beginning(incomplete, (card.short_name for card in cards()))
 
 
+def topics(incomplete: str) -> list[str]:
+    from oomtune.cli.guide import TOPICS
+
+    return _beginning(incomplete, TOPICS)
+
+
 def _beginning(incomplete: str, values: Iterable[str]) -> list[str]:
     """Those that begin so, in the case in which they were begun: a shell drops what does not."""
     return [incomplete + value[len(incomplete) :] for value in values if value.lower().startswith(incomplete.lower())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,7 @@ from oomtune.cli import completion as completing
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from oomtune.domain.observer import Observer
 
@@ -130,6 +131,19 @@ def console_for(stream: str, *, no_color: bool) -> Console:
     file = sys.stdout if stream == "stdout" else sys.stderr
     width = None if file.isatty() else 120
     return Console(file=file, no_color=no_color or None, width=width, highlight=False)
+
+
+def facts_table(rows: Iterable[tuple[str, str]]) -> Table:
+    """Return a table of names and what each is, without a frame."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, padding=(0, 1))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for name, value in rows:
+        table.add_row(name, Text(value))
+    return table
 
 
 @contextlib.contextmanager

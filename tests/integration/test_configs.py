@@ -74,7 +74,10 @@ def test_the_script_is_probed_by_the_command_it_states(cli: Cli, configs: Path) 
     stated = re.search(r"^ +oomtune (probe .*)$", (folder / "train.py").read_text(), re.MULTILINE)
     assert stated is not None
     options = stated[1].partition("train.py")[2]
-    assert f"oomtune probe --script configs/train_script/train.py{options}" in (ROOT / "README.md").read_text()
+    assert (
+        f"oomtune probe --script configs/train_script/train.py{options}"
+        in (ROOT / "oomtune/guide/scripts.md").read_text()
+    )
     before, after = shlex.split(stated[1])[:-3], shlex.split(stated[1])[-3:]
     elsewhere = Cli(folder)
     elsewhere.environment["XDG_STATE_HOME"] = str(cli.folder / "state")

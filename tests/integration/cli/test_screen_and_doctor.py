@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -13,29 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Cli
-
-
-def on_a_terminal(cli: Cli, *words: str | Path) -> tuple[int, str]:
-    """Run the command with a terminal for stdout and stderr; what it drew, and its exit code."""
-    ours, theirs = pty.openpty()
-    environment = {**cli.environment, "TERM": "xterm-256color", "COLUMNS": "110", "LINES": "40"}
-    environment.pop("NO_COLOR", None)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "oomtune", *map(str, words)],
-        stdin=theirs, stdout=theirs, stderr=theirs, cwd=cli.folder, env=environment,
-    )  # fmt: skip
-    os.close(theirs)
-    drawn = b""
-    while True:
-        try:
-            chunk = os.read(ours, 65536)
-        except OSError:  # how Linux says that the other side has closed
-            break
-        if not chunk:
-            break
-        drawn += chunk
-    os.close(ours)
-    return process.wait(timeout=60), drawn.decode(errors="replace")
+from tests.support.terminal import on_a_terminal
 
 
 def test_on_a_terminal_there_is_a_live_view_and_then_the_answer(cli: Cli, spec_file: Callable[..., Path]) -> None:

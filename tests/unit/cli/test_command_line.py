@@ -21,7 +21,7 @@ from tests.support.checks import RESULT as CHECKED
 from tests.support.cli import Cli
 from tests.support.finished import MIB, FailingDevice, finished
 
-COMMANDS = ("probe", "check", "explain", "diagnose", "report", "doctor", "init", "schema")
+COMMANDS = ("probe", "check", "explain", "diagnose", "report", "doctor", "init", "schema", "guide")
 SHARED = ("--json", "--quiet", "--verbose", "--no-color")
 OF_A_SPEC = ("--device", "--memory-limit", "--like", "--set")
 HEAD = {"format", "oomtune", "command", "exit_code", "verdict", "error"}

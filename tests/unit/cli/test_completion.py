@@ -22,6 +22,7 @@ def completed(cli: Cli, words: str) -> list[str]:
     [
         ("probe --device ", ["auto", "gpu", "cpu"]),
         ("probe --objective ", list(map(str, Objective))),
+        ("guide s", ["spec", "search", "scripts"]),
         ("check m.yaml --against T", [card.short_name for card in cards() if card.short_name.startswith("T")]),
     ],
 )
