@@ -1,4 +1,4 @@
-"""A whole probe, from a spec to a tuned config: the way through the house in one place."""
+"""What `oomtune probe` does: from a spec to a tuned config, in one place."""
 
 from __future__ import annotations
 
@@ -13,19 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from oomtune import errors
-from oomtune.commands.prepare import (
-    deciding_files,
-    device_flags,
-    located,
-    needed,
-    pinned_environment,
-    resolved_device,
-    started_worker,
-    versions,
-    warn_of_unfenced_code,
-    with_its_data,
-)
-from oomtune.commands.scan import said_of
+from oomtune.commands.prepare import Prepared, device_flags, prepare, unfenced_code_notices, versions, with_location
+from oomtune.commands.scan import describe_scan
 from oomtune.devices import Resolved
 from oomtune.devices.host import SHARE_OF_FREE, host_memory
 from oomtune.diagnosis.nothing_fits import nothing_fits_error, smallest_failure
@@ -38,7 +27,6 @@ from oomtune.storage.ledger_format import About, ended_as
 from oomtune.storage.tuned import (
     check_output,
     origin_from,
-    spec_folder_from,
     tuned_beside,
     tuned_text,
     tuned_values,
@@ -46,16 +34,15 @@ from oomtune.storage.tuned import (
 )
 from oomtune.trials.local import ForkRunner
 from oomtune.trials.runner import TimeUp
-from oomtune.trials.worker_host import WorkerHost
 from oomtune.units import parse_seconds
 
-# Set by TensorFlow users to change how ops and allocators behave; each changes what a trial would show.
-_TELLING_VARIABLES = ("TF_ENABLE_ONEDNN_OPTS", "ONEDNN_MAX_CPU_ISA", "TF_GPU_ALLOCATOR", "TF_XLA_FLAGS", "XLA_FLAGS")
+# TensorFlow users set these to change how ops and allocators behave; each changes what a trial shows.
+_TRIAL_VARIABLES = ("TF_ENABLE_ONEDNN_OPTS", "ONEDNN_MAX_CPU_ISA", "TF_GPU_ALLOCATOR", "TF_XLA_FLAGS", "XLA_FLAGS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeOptions:
-    """What may be said beside the spec; each beats the spec's own entry."""
+    """What flags set beside the spec; each overrides the spec's own entry."""
 
     device: str | None = None
     memory_limit: str | int | None = None
@@ -70,7 +57,7 @@ class ProbeOptions:
     time_limit: str | float | None = None
 
     def flags(self) -> dict[str, tuple[str, Any]]:
-        """The spec's entries that these set, each with the flag that did."""
+        """Return the spec entries that these options set, each with its flag."""
         objective = {} if self.objective is None else {"search.objective": ("--objective", self.objective)}
         return device_flags(self.device, self.memory_limit, self.like) | objective
 
@@ -103,8 +90,8 @@ def probe(spec: str | Path | Mapping[str, Any], **overrides: Any) -> ProbeResult
     """Find the largest configuration that trains, and write the tuned config beside the spec.
 
     Overrides are the command's options: device, memory_limit, like, objective, settings, output, force, frontier,
-    fresh, max_trials and time_limit. A spec given as a mapping is only written when `output` says where. Raises an
-    `OomtuneError` when nothing fits or a trial fails for a reason that is not memory.
+    fresh, max_trials and time_limit. The answer to a spec given as a mapping is only written if `output` says where.
+    Raises an `OomtuneError` if nothing fits or a trial fails for a reason other than memory.
     """
     result = run_probe(spec, ProbeOptions(**overrides), SilentObserver()).result
     problem = result.problem
@@ -120,32 +107,29 @@ def probe(spec: str | Path | Mapping[str, Any], **overrides: Any) -> ProbeResult
 def run_probe(source: str | Path | Mapping[str, Any], options: ProbeOptions, observer: Observer) -> FinishedProbe:
     """Run a probe and report its progress to an observer; return a result for every way a search can end."""
     limits = options.limits()
-    with started_worker() as starting:
+    with prepare(observer) as preparation:
         loaded = load_spec(source, settings=options.settings, flags=options.flags(), every_lane=options.frontier)
         output = _output_path(source, loaded, options)
         if output is not None:
             check_output(output, force=options.force)
-        host = needed(starting)
-        resolved = resolved_device(loaded, host)
-        files = deciding_files(loaded)
+        resolved = preparation.resolve_device(loaded)
         try:
-            loaded = with_its_data(loaded, files, host, observer, deadline=limits.deadline)
+            prepared = preparation.read_data(loaded, resolved, deadline=limits.deadline)
         except TimeUp:
-            result = _stopped_while_reading(loaded, resolved)
-            return FinishedProbe(result=result, about=about_probe(loaded, resolved, output))
-        key = _ledger_key(loaded, resolved, files)
-        about = about_probe(loaded, resolved, output)
-        result = _search(about, loaded, resolved, key, limits, options.fresh, observer, host)
+            about = about_probe(loaded, resolved, output)
+            return FinishedProbe(result=_stopped_while_reading(about, resolved), about=about)
+        about = about_probe(prepared.loaded, resolved, output)
+        result = _search(prepared, about, limits, observer, fresh=options.fresh)
     return write_answer(result, about, output)
 
 
-def _stopped_while_reading(loaded: LoadedSpec, resolved: Resolved) -> ProbeResult:
+def _stopped_while_reading(about: About, resolved: Resolved) -> ProbeResult:
     problem = TrialError(
         code="time_limit",
-        message="stopped by --time-limit while the data was read, before the first trial",
-        hint="give it more time; data that was read once is not read again until it changes",
+        message="stopped by --time-limit while the data was being read, before the first trial",
+        hint="allow more time; once data has been read, it is not read again until it changes",
     )
-    result = result_of(loaded.spec, resolved.device, resolved.budget, (), Verdict.STOPPED, problem)
+    result = result_of(about.spec, resolved.device, resolved.budget, (), Verdict.STOPPED, problem)
     return dataclasses.replace(result, environment=versions(), notices=resolved.notices, probed_at=_now())
 
 
@@ -159,37 +143,30 @@ def _output_path(source: object, loaded: LoadedSpec, options: ProbeOptions) -> P
     return tuned_beside(loaded.path)
 
 
-def _search(
-    about: About,
-    loaded: LoadedSpec,
-    resolved: Resolved,
-    key: dict[str, Any],
-    limits: Limits,
-    fresh: bool,
-    observer: Observer,
-    host: WorkerHost,
-) -> ProbeResult:
-    spec, device = loaded.spec, resolved.device
-    limit_bytes = resolved.budget.limit_bytes
-    # Of a card the limit is all that it can give, so there is no more to spare than the headroom.
-    spare = SPARE if device.kind == "cpu" else resolved.budget.headroom
-    folder = ledger_folder(loaded.path)
-    with Ledger.open(folder, spec.name, key, limit_bytes=limit_bytes, spare=spare, fresh=fresh) as ledger:
-        budget = Budget(limit_bytes=ledger.limit_bytes, headroom=resolved.budget.headroom)
-        said = [] if spec.scan is None else said_of(spec.scan, spec)
-        notices = (*ledger.notices, *resolved.notices, *said, *warn_of_unfenced_code(spec, host.fences_writes))
+def _search(prepared: Prepared, about: About, limits: Limits, observer: Observer, *, fresh: bool) -> ProbeResult:
+    spec, device = prepared.spec, prepared.device
+    limit_bytes, headroom = prepared.budget.limit_bytes, prepared.budget.headroom
+    with Ledger.open(
+        ledger_folder(prepared.loaded.path),
+        spec.name,
+        _ledger_key(prepared),
+        limit_bytes=limit_bytes,
+        # A card's limit is all that the card can give: only the headroom is left to spare.
+        spare=SPARE if device.kind == "cpu" else headroom,
+        fresh=fresh,
+    ) as ledger:
+        notices = (
+            *ledger.notices,
+            *prepared.notices,
+            *describe_scan(spec),
+            *unfenced_code_notices(spec, prepared.host.fences_writes),
+        )
+        budget = Budget(limit_bytes=ledger.limit_bytes, headroom=headroom)
         ledger.begin(about, _now())
         observer.probe_started(spec, device, budget, len(ledger.records))
         for notice in notices:
             observer.notice(notice)
-        runner = ForkRunner(
-            spec=spec,
-            device=device,
-            budget=budget,
-            notice=observer.notice,
-            host=host,
-            environment=ledger.environment,
-        )
+        runner = prepared.runner(budget=budget, environment=ledger.environment)
         try:
             result = run_session(
                 spec,
@@ -201,14 +178,13 @@ def _search(
                 observer=observer,
                 limits=limits,
             )
-            result = _with_problem(result, loaded, runner, observer, limits)
+            result = _with_explained_problem(result, prepared.loaded, runner, observer, limits)
         finally:
-            runner.close()  # its host may be another than the one it was given
+            runner.close()
             ledger.keep_environment(runner.environment)
-        needs = {"needs_environment": {**pinned_environment(), **runner.environment}}
         result = dataclasses.replace(
             result,
-            environment={**versions(), **needs},
+            environment=prepared.environment,
             ledger_path=str(ledger.path),
             notices=notices,
             probed_at=_now(),
@@ -217,18 +193,35 @@ def _search(
         return result
 
 
-def _with_problem(
+def _with_explained_problem(
     result: ProbeResult, loaded: LoadedSpec, runner: ForkRunner, observer: Observer, limits: Limits
 ) -> ProbeResult:
-    """The same with what is to be said of an end without an answer."""
+    """Add to a probe without an answer what the smallest configuration needs, or where in the spec the problem is."""
     problem = result.problem
     if result.verdict is Verdict.NOTHING_FITS:
         observer.notice("nothing fits; measuring what the smallest configuration needs")
         smallest, error = smallest_failure(result)
         problem = nothing_fits_error(result, smallest, _measure_need(smallest, result, runner, limits), error)
     elif result.verdict is Verdict.FAILED and problem is not None:
-        problem = located(problem, loaded)
+        problem = with_location(problem, loaded)
     return dataclasses.replace(result, problem=problem)
+
+
+def _measure_need(smallest: Candidate, result: ProbeResult, runner: ForkRunner, limits: Limits) -> int | None:
+    """Return the peak of the smallest configuration when it may use all free memory.
+
+    Return None if the machine has no more to give, or if there is no time left to run it."""
+    free_bytes = int(host_memory().free_bytes * SHARE_OF_FREE)
+    ran_out = any(record.outcome.kind is Kind.DEVICE_OOM for record in result.records)
+    if result.device.kind != "cpu" or not ran_out or free_bytes <= result.budget.limit_bytes:
+        return None
+    runner.budget = Budget(limit_bytes=free_bytes, headroom=0.0)  # this is the runner's last trial
+    within_s = None if limits.deadline is None else limits.deadline - time.monotonic()
+    try:
+        outcome = runner.run(Search(candidate=smallest), within_s=within_s)
+    except TimeUp:
+        return None
+    return outcome.peak_bytes if outcome.kind is Kind.FITS else None
 
 
 def _now() -> str:
@@ -251,43 +244,27 @@ def about_probe(loaded: LoadedSpec, resolved: Resolved, output: Path | None) -> 
 
 
 def _probed_file(loaded: LoadedSpec) -> str:
-    """The file by which people know what was probed: the spec, or the script that needed none; empty for values."""
+    """Return the file that people know the probe by: the spec, or a script without one; empty for values."""
     if loaded.from_file:
         return str(loaded.path.resolve())
     model = loaded.spec.model
     return str((Path(loaded.spec.folder) / model.path).resolve()) if isinstance(model, Script) else ""
 
 
-def _measure_need(smallest: Candidate, result: ProbeResult, runner: ForkRunner, limits: Limits) -> int | None:
-    """What the smallest configuration uses when it has the machine's memory; None where that can't be given, or there
-    is no time left to see it."""
-    free_bytes = int(host_memory().free_bytes * SHARE_OF_FREE)
-    ran_out = any(record.outcome.kind is Kind.DEVICE_OOM for record in result.records)
-    if result.device.kind != "cpu" or not ran_out or free_bytes <= result.budget.limit_bytes:
-        return None
-    runner.budget = Budget(limit_bytes=free_bytes, headroom=0.0)  # the runner's last trial
-    within_s = None if limits.deadline is None else limits.deadline - time.monotonic()
-    try:
-        outcome = runner.run(Search(candidate=smallest), within_s=within_s)
-    except TimeUp:
-        return None
-    return outcome.peak_bytes if outcome.kind is Kind.FITS else None
-
-
-def _ledger_key(loaded: LoadedSpec, resolved: Resolved, files: dict[str, str]) -> dict[str, Any]:
-    """All that could change what a trial would show."""
-    asked = loaded.spec.device
-    automatic = asked.memory_limit_bytes is None and asked.like is None
+def _ledger_key(prepared: Prepared) -> dict[str, Any]:
+    """Return everything that could change what a trial shows."""
+    spec, request = prepared.spec, prepared.spec.device
+    is_automatic = request.memory_limit_bytes is None and request.like is None
     return {
-        "spec": loaded.sha256,
-        "folder": loaded.spec.folder,
-        "files": files,
-        # What a function returns may depend on more than its file.
-        "data": None if loaded.spec.scan is None else dataclasses.asdict(loaded.spec.scan),
-        "device": dataclasses.asdict(resolved.device),
-        "limit_bytes": "auto" if automatic else resolved.budget.limit_bytes,
+        "spec": prepared.loaded.sha256,
+        "folder": spec.folder,
+        "files": prepared.files,
+        # The result of a Python function may depend on more than its file.
+        "data": None if spec.scan is None else dataclasses.asdict(spec.scan),
+        "device": dataclasses.asdict(prepared.device),
+        "limit_bytes": "auto" if is_automatic else prepared.budget.limit_bytes,
         "python": platform.python_version(),
-        "variables": {name: os.environ.get(name) for name in _TELLING_VARIABLES},
+        "variables": {name: os.environ.get(name) for name in _TRIAL_VARIABLES},
         **versions(),
     }
 
@@ -309,9 +286,8 @@ def answer_text(result: ProbeResult, about: About) -> str:
     values = tuned_values(
         about.values,
         result,
+        output=Path(about.output),
         spec_sha256=about.spec_sha256,
-        probed_at=result.probed_at,
-        folder=spec_folder_from(Path(about.output), about.spec.folder),
         origin=about.origin,
     )
     return tuned_text(values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import re
@@ -60,7 +61,7 @@ def digest_of(values: Mapping[str, Any]) -> str:
 
 
 def load_spec(
-    source: str | Path | Mapping[str, Any],
+    source: str | Path | Document | Mapping[str, Any],
     *,
     settings: Sequence[str] = (),
     flags: Mapping[str, tuple[str, Any]] | None = None,
@@ -99,7 +100,9 @@ def load_spec(
     )
 
 
-def _document(source: str | Path | Mapping[str, Any]) -> tuple[Document, Path]:
+def _document(source: str | Path | Document | Mapping[str, Any]) -> tuple[Document, Path]:
+    if isinstance(source, Document):
+        return copy.deepcopy(source), Path(source.origin)
     if isinstance(source, Mapping):
         try:
             values = json.loads(json.dumps(source, allow_nan=False))

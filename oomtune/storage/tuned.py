@@ -1,4 +1,4 @@
-"""The tuned config: a complete spec again, with the answer and its evidence; written whole or not at all."""
+"""The tuned config: the complete spec with the answer and its evidence, as written and as read."""
 
 from __future__ import annotations
 
@@ -18,54 +18,89 @@ from oomtune.spec.yaml_text import entry_at, parse_text
 from oomtune.storage.atomic import check_writable, write_whole
 
 FORMAT = 1
-_MOST_BYTES = 4 * 1024**2
+_MAX_BYTES = 4 * 1024**2
+_VERSIONS = ("oomtune", "tensorflow", "keras")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What was seen when the answer ran, and what it ran with. None and empty where the file does not say."""
+
+    confirmed: bool
+    device_kind: str
+    memory_limit_bytes: int
+    device_name: str = ""
+    stands_in_for: str | None = None
+    """The card whose budget the CPU was given."""
+    peak_bytes: int | None = None
+    parameters: int | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    """The versions of oomtune, TensorFlow and Keras."""
+    needs_environment: dict[str, str] = field(default_factory=dict)
+    spec: str | None = None
+    """The path of the spec that people edit, relative to the tuned config."""
+    spec_sha256: str | None = None
+    overridden: tuple[str, ...] = ()
+    """The dotted keys whose values do not come from that spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedConfig:
-    """The answer, for a training script. `oomtune.keras` has the helpers that apply it."""
+    """The answer, for a training script. `oomtune.keras` has the functions that apply it."""
 
     batch_size: int
     sequence_length: int | None
     precision: str
     remat: str
-    """`none`, `full`, or the layers that are computed again, with commas between."""
+    """`none`, `full`, or the recomputed layers, separated by commas."""
     gradient_accumulation_steps: int
     effective_batch_size: int
-    confirmed: bool
-    device_kind: str
-    memory_limit_bytes: int
-    stands_in_for: str | None = None
-    """The card whose budget a CPU had, when the answer was found without that card."""
+    evidence: Evidence
     allocator: str = "default"
     """The GPU allocator, as in `device.allocator` of the spec."""
     memory_growth: bool = False
-    """Does a card's memory grow as it is used, instead of being taken up to the limit?"""
+    """Whether the GPU's memory grows with use instead of being taken up to the limit at once."""
     bucket_boundaries: tuple[int, ...] = ()
-    """The longest sample of each bucket, where lengths vary."""
+    """The longest sample of each bucket, if lengths vary."""
     bucket_batch_sizes: tuple[int, ...] = ()
     training: dict[str, Any] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
-    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def confirmed(self) -> bool:
+        return self.evidence.confirmed
+
+    @property
+    def device_kind(self) -> str:
+        return self.evidence.device_kind
+
+    @property
+    def memory_limit_bytes(self) -> int:
+        return self.evidence.memory_limit_bytes
+
+    @property
+    def stands_in_for(self) -> str | None:
+        return self.evidence.stands_in_for
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self.evidence.needs_environment
 
     @property
     def peak_bytes(self) -> int | None:
-        """What it used when it was found, if the evidence says so."""
-        peak = self.evidence.get("peak_bytes")
-        return peak if isinstance(peak, int) and peak > 0 else None
+        return self.evidence.peak_bytes
 
 
 def tuned_values(
     values: dict[str, Any],
     result: ProbeResult,
     *,
+    output: Path,
     spec_sha256: str,
-    probed_at: str,
-    folder: str | None,
-    origin: Mapping[str, Any] | None = None,
+    origin: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The spec's own values followed by the block `tuned`. `origin` is what `origin_from` gives."""
+    """Return the spec's values followed by the block `tuned`; `origin` comes from `origin_from`."""
     assert result.best is not None, "only a configuration that ran is ever written"
+    folder = _relative_spec_folder(output, result.spec.folder)
     candidate = result.best.candidate
     steps = result.spec.training.accumulation_steps(candidate.batch_size)
     tuned: dict[str, Any] = {"format": FORMAT, "batch_size": candidate.batch_size}
@@ -84,7 +119,7 @@ def tuned_values(
         tuned["bucket_batch_sizes"] = list(result.buckets.batch_sizes)
     if folder is not None:
         tuned["folder"] = folder
-    tuned["evidence"] = _evidence(result) | {**(origin or {}), "spec_sha256": spec_sha256, "probed_at": probed_at}
+    tuned["evidence"] = _evidence(result) | {**origin, "spec_sha256": spec_sha256, "probed_at": result.probed_at}
     return {**values, "tuned": tuned}
 
 
@@ -128,7 +163,7 @@ def _evidence(result: ProbeResult) -> dict[str, Any]:
 
 
 def _data_evidence(result: ProbeResult) -> dict[str, Any]:
-    """What the answer does to the data: how much of it is cut, and how much of the batches is padding."""
+    """Return how the answer treats the data: the share of tokens that is cut off, and the share of padding."""
     scan, best = result.spec.scan, result.best
     if scan is None or best is None:
         return {}
@@ -145,14 +180,14 @@ def _data_evidence(result: ProbeResult) -> dict[str, Any]:
     return {"data": data}
 
 
-def spec_folder_from(output: Path, spec_folder: str) -> str | None:
-    """What a tuned config says of where its spec is; None when that is where it lies itself."""
+def _relative_spec_folder(output: Path, spec_folder: str) -> str | None:
+    """Return the spec's folder relative to the tuned config, or None if they share a folder."""
     output_folder = output.resolve().parent
     return None if output_folder == Path(spec_folder) else os.path.relpath(spec_folder, output_folder)
 
 
 def origin_from(output: Path, source: Path | None, overridden: Sequence[str]) -> dict[str, Any]:
-    """What a tuned config says of the spec that people edit: where it is, and what in it flags had overridden."""
+    """Return the evidence about the spec that people edit: its path, and the entries that flags overrode."""
     if source is None:
         return {}
     spec = Path(os.path.relpath(source, output.resolve().parent)).as_posix()
@@ -160,18 +195,18 @@ def origin_from(output: Path, source: Path | None, overridden: Sequence[str]) ->
 
 
 def tuned_beside(path: Path) -> Path:
-    """Where the answer is written that nobody gave a file: beside the spec or the script."""
+    """Return where the answer is written by default: beside the spec or the script."""
     return path.parent / f"{path.stem}.tuned.yaml"
 
 
 def check_output(path: Path, *, force: bool) -> None:
-    """Raise unless the answer can be written here without losing anything that is not ours."""
+    """Raise unless the answer can be written here without replacing a file that no probe wrote."""
     check_writable(path, flag="-o", force=force, is_ours=_is_ours)
 
 
 def _is_ours(path: Path) -> bool:
-    """Does this file hold an answer that a probe wrote?"""
-    if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+    """Return True if the file holds an answer that a probe wrote."""
+    if not path.is_file() or path.stat().st_size > _MAX_BYTES:
         return False
     try:
         values = parse_text(path.read_text(encoding="utf-8"))
@@ -188,36 +223,40 @@ def write_tuned(path: Path, text: str) -> None:
 
 
 def tuned_text(values: dict[str, Any]) -> str:
-    """The tuned config as it is written."""
+    """Return the tuned config as YAML."""
     text = "# Written by oomtune probe. The answer is in the block `tuned`; the rest is the spec it was found for.\n"
     return text + yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=110)
 
 
 def load_tuned(path: str | Path) -> TunedConfig:
-    """The answer in a tuned config. Raises `UsageProblem` when the file holds none."""
+    """Return the answer in a tuned config. Raises `UsageProblem` if the file holds none."""
     try:
         values = parse_text(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageProblem(f"no such file: {path}", hint="make it with: oomtune probe SPEC") from None
     except (yaml.YAMLError, ValueError, RecursionError, OSError):
         raise UsageProblem(f"{path} can't be read as YAML") from None
+    return tuned_config(values, path)
+
+
+def tuned_config(values: Any, path: str | Path) -> TunedConfig:
+    """Return the answer in the parsed values of a tuned config; errors name `path`."""
     try:
-        tuned = _tuned_config(values)
+        tuned = _parse_tuned(values)
     except (KeyError, TypeError, AttributeError, ValueError):
         raise UsageProblem(f"{path} holds no tuned config", hint="make one with: oomtune probe SPEC") from None
     if len(tuned.bucket_boundaries) != len(tuned.bucket_batch_sizes):
         raise UsageProblem(
             f"{path}: tuned.bucket_batch_sizes: expected one for each of the {len(tuned.bucket_boundaries)} in "
             f"bucket_boundaries, found {len(tuned.bucket_batch_sizes)}",
-            hint="put back what the probe wrote, or probe again",
+            hint="restore what the probe wrote, or probe again",
         )
     return tuned
 
 
-def _tuned_config(values: dict[str, Any]) -> TunedConfig:
-    """Raises when a key is missing or what stands there is something else."""
-    tuned = values["tuned"]
-    device, asked = tuned["evidence"]["device"], values.get("device") or {}
+def _parse_tuned(values: dict[str, Any]) -> TunedConfig:
+    """Raise one of the built-in errors if an entry is missing or has another type."""
+    tuned, device = values["tuned"], values.get("device") or {}
     if tuned["format"] != FORMAT:
         raise KeyError("format")
     return TunedConfig(
@@ -227,15 +266,29 @@ def _tuned_config(values: dict[str, Any]) -> TunedConfig:
         remat=tuned["remat"] if isinstance(tuned["remat"], str) else ",".join(tuned["remat"]),
         gradient_accumulation_steps=tuned["gradient_accumulation_steps"],
         effective_batch_size=tuned["effective_batch_size"],
-        confirmed=tuned["evidence"]["confirmed"],
-        device_kind=device["kind"],
-        memory_limit_bytes=int(device["memory_limit_bytes"]),
-        stands_in_for=device.get("stands_in_for"),
-        allocator=asked.get("allocator", "default"),
-        memory_growth=asked.get("memory_growth", False),
+        evidence=_parse_evidence(tuned["evidence"]),
+        allocator=device.get("allocator", "default"),
+        memory_growth=device.get("memory_growth", False),
         bucket_boundaries=tuple(tuned.get("bucket_boundaries") or ()),
         bucket_batch_sizes=tuple(tuned.get("bucket_batch_sizes") or ()),
         training=(values.get("training") or {}) | ({"optimizer": tuned["optimizer"]} if "optimizer" in tuned else {}),
-        environment={name: str(value) for name, value in (tuned["evidence"].get("needs_environment") or {}).items()},
-        evidence=tuned["evidence"],
+    )
+
+
+def _parse_evidence(evidence: dict[str, Any]) -> Evidence:
+    device, peak, parameters = evidence["device"], evidence.get("peak_bytes"), evidence.get("parameters")
+    spec, digest, overridden = evidence.get("spec"), evidence.get("spec_sha256"), evidence.get("overridden")
+    return Evidence(
+        confirmed=evidence["confirmed"],
+        device_kind=device["kind"],
+        memory_limit_bytes=int(device["memory_limit_bytes"]),
+        device_name=str(device.get("name", "")),
+        stands_in_for=device.get("stands_in_for"),
+        peak_bytes=peak if isinstance(peak, int) and peak > 0 else None,
+        parameters=parameters if isinstance(parameters, int) else None,
+        versions={name: str(evidence[name]) for name in _VERSIONS if evidence.get(name) is not None},
+        needs_environment={name: str(value) for name, value in (evidence.get("needs_environment") or {}).items()},
+        spec=None if spec is None else str(spec),
+        spec_sha256=None if digest is None else str(digest),
+        overridden=tuple(map(str, overridden)) if isinstance(overridden, list) else (),
     )

@@ -1,6 +1,6 @@
-"""A whole check: run a configuration once, as an answer is confirmed, and hold it against what was seen before."""
+"""What `oomtune check` does: run one configuration to its end and compare it with the evidence."""
 
-from oomtune.commands.check.command import check, run_check
-from oomtune.commands.check.options import CheckOptions
+from oomtune.commands.check.run import check, run_check
+from oomtune.commands.check.subject import CheckOptions
 
 __all__ = ["CheckOptions", "check", "run_check"]

@@ -1,7 +1,8 @@
-"""The largest batch that fits with a variation: found as a probe finds it, in processes of their own.
+"""Find the largest batch that fits with a variation, as a probe would: in fresh processes.
 
-A measurement goes on to larger batches in its own process, which is quick and no proof: a process that has run smaller
-ones may need more than a fresh one, or less. So that is the climb which a search begins with, and the search goes on.
+A measurement goes on to larger batches in its own process. That is quick but proves nothing: a process that has run
+smaller batches may need more memory than a fresh one, or less. The measurement therefore only serves as the climb that
+a search begins with, and the search continues from there.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from oomtune.commands.explain.bench import Bench
-from oomtune.commands.explain.measuring import FURTHEST, Measurement, upwards
+from oomtune.commands.explain.bench import MAX_GROWTH, Bench, Measurement, with_larger_sizes
 from oomtune.domain import (
     Budget,
     Candidate,
@@ -33,17 +33,17 @@ from oomtune.domain import (
 )
 from oomtune.search import frontier, next_trial
 
-# How closely the edge is looked for.
+# How precisely the edge is searched.
 _RESOLUTION = 0.04
-# More than so many are a probe's work.
-_MOST_TRIALS = 4
-# The first process begins by this share below what the climb promises, and goes on from there.
+# Finding it in more trials is the job of a probe.
+_MAX_TRIALS = 4
+# The first fresh process starts this share below the edge that the climb promises, and goes on from there.
 _BELOW = 0.07
-# What a process went on to counts as run in one of its own when it had just run a batch that is not much smaller.
+# A size counts as run in a fresh process if the process had just run a batch that is at most this much smaller.
 _NEAR = 1.1
-# How long the trials of one variation may take in all. What takes longer is predicted.
+# How long the trials of one variation may take in all; beyond that the edge is predicted.
 _PATIENCE_S = 45.0
-# A run of as many steps as prove a probe's answer is worth it where these should take no longer than this.
+# Trials run as many steps as a probe's confirmation if those are expected to take no longer than this.
 _LONG_RUN_S = 6.0
 
 
@@ -57,36 +57,37 @@ def with_proven_edge(
     *,
     compiles: bool = False,
 ) -> Cost:
-    """The cost with the batch that a search finds in a few trials; as it was, where not even one is worth its time."""
-    space, history = _space(measured.candidate), [_as_a_climb(measured)]
+    """Return the cost with the largest batch that a short search finds, or unchanged if no trial is worth its time.
+
+    With `compiles`, every size takes a compilation, so trials run one size each."""
+    space, history = _space(measured.candidate), [_as_climb(measured)]
     spent_s, last_s = 0.0, measured.outcome.duration_s
-    while len(history) <= _MOST_TRIALS and spent_s + last_s <= _PATIENCE_S:
-        fitted = _fitted(history[1:])
+    while len(history) <= _MAX_TRIALS and spent_s + last_s <= _PATIENCE_S:
+        fitting = _fitting_batches(history[1:])
         trial = next_trial(space, budget, history)
-        if trial is None or isinstance(trial, Climb) or trial.candidate.batch_size in fitted:
-            break  # known, but for the long run that a probe ends with
+        if trial is None or isinstance(trial, Climb) or trial.candidate.batch_size in fitting:
+            break  # only the confirmation that ends a probe is left
         trial = Search(candidate=trial.candidate, further=trial.further)
-        if len(history) == _MOST_TRIALS and not fitted:
-            # The climb has misled: from what the candidate took alone one comes to the edge from below.
-            trial = upwards(measured.candidate.lane.at(measured.safe_batch_size(budget)))
-        elif not fitted and not compiles:
-            trial = _from_below(trial, measured.candidate.batch_size)
-        # XLA compiles anew for each size.
+        if len(history) == _MAX_TRIALS and not fitting:
+            # The climb was misleading: come from below instead, judging by the candidate's own peak.
+            trial = with_larger_sizes(measured.candidate.lane.at(measured.safe_batch_size(budget)))
+        elif not fitting and not compiles:
+            trial = _start_lower(trial, measured.candidate.batch_size)
         if compiles:
             trial = dataclasses.replace(trial, further=())
         if _is_short(trial, spec, measured):
-            # As long as an answer must run: at the edge some steps are not like the first.
+            # Near the edge, later steps may need more memory than the first ones.
             trial = Confirm(candidate=trial.candidate, further=trial.further, further_within_s=trial.further_within_s)
         outcome = bench.run(f"{what}, batch {trial.candidate.batch_size:,}", spec, budget, trial)
         history.append(TrialRecord(number=len(history) + 1, trial=trial, outcome=outcome))
         spent_s, last_s = spent_s + outcome.duration_s, outcome.duration_s
         if outcome.kind not in (Kind.FITS, Kind.DEVICE_OOM):
             break
-    return _proven(cost, space, history, measured.candidate, budget) if len(history) > 1 else cost
+    return _with_edge(cost, space, history, measured.candidate, budget) if len(history) > 1 else cost
 
 
-def _from_below(trial: Search, least: int) -> Search:
-    """The same, from a little less on: one process then mostly shows both what fits and what does not."""
+def _start_lower(trial: Search, least: int) -> Search:
+    """Begin a little below: one process then usually shows both a size that fits and one that does not."""
     batch = trial.candidate.batch_size
     below = max(least, int(batch * (1 - _BELOW)))
     if below >= batch:
@@ -95,28 +96,29 @@ def _from_below(trial: Search, least: int) -> Search:
 
 
 def _is_short(trial: Search, spec: ProbeSpec, measured: Measurement) -> bool:
-    """Return True if running the trial as long as a probe's answer takes little time."""
-    grown = trial.candidate.batch_size / measured.candidate.batch_size
-    expected_s = spec.trial.confirm_steps * (measured.outcome.step_ms or 0.0) * grown / 1000
+    """Return True if running as many steps as a confirmation takes little time."""
+    growth = trial.candidate.batch_size / measured.candidate.batch_size
+    expected_s = spec.trial.confirm_steps * (measured.outcome.step_ms or 0.0) * growth / 1000
     return expected_s <= _LONG_RUN_S
 
 
 def _space(candidate: Candidate) -> SearchSpace:
-    sizes = range(1, candidate.batch_size * FURTHEST + 1)
+    sizes = range(1, candidate.batch_size * MAX_GROWTH + 1)
     return SearchSpace(batch_sizes=sizes, resolution=_RESOLUTION).only(candidate.lane)
 
 
-def _as_a_climb(measured: Measurement) -> TrialRecord:
+def _as_climb(measured: Measurement) -> TrialRecord:
+    """Present the measurement as the climb that a search begins with."""
     points, failed = measured.points, measured.outcome.further_failed
     sizes = tuple(point.batch_size for point in points)
     return TrialRecord(
         number=1,
         trial=Climb(lane=measured.candidate.lane, sizes=sizes),
-        outcome=Climbed(peak_bytes=points[-1].peak_bytes, points=points) if failed is None else _ended(points, failed),
+        outcome=Climbed(peak_bytes=points[-1].peak_bytes, points=points) if failed is None else _failed(points, failed),
     )
 
 
-def _ended(points: tuple[Point, ...], failed: FailedSize) -> Failed:
+def _failed(points: tuple[Point, ...], failed: FailedSize) -> Failed:
     return Failed(
         kind=failed.kind,
         stage=Stage.DONE,
@@ -127,8 +129,8 @@ def _ended(points: tuple[Point, ...], failed: FailedSize) -> Failed:
     )
 
 
-def _fitted(records: Sequence[TrialRecord]) -> set[int]:
-    """The batches that ran in a process of their own, or as good as that."""
+def _fitting_batches(records: Sequence[TrialRecord]) -> set[int]:
+    """Return the batches that fitted in a fresh process, or right after a slightly smaller one."""
     return {
         run.candidate.batch_size
         for record in records
@@ -137,13 +139,13 @@ def _fitted(records: Sequence[TrialRecord]) -> set[int]:
     }
 
 
-def _proven(
+def _with_edge(
     cost: Cost, space: SearchSpace, history: Sequence[TrialRecord], candidate: Candidate, budget: Budget
 ) -> Cost:
-    """The largest of what ran in processes of their own; the candidate did, whatever came after it."""
-    alone = max((point.batch_size for point in frontier(space, history[1:], budget)), default=0)
-    (whole,) = frontier(space, history, budget)
-    certainty = Certainty.RAN if alone == whole.batch_size and whole.edge_known else Certainty.AT_LEAST
+    """Take the largest batch that ran in a fresh process; the candidate itself did, whatever came later."""
+    proven = max((point.batch_size for point in frontier(space, history[1:], budget)), default=0)
+    (edge,) = frontier(space, history, budget)
+    certainty = Certainty.RAN if proven == edge.batch_size and edge.edge_known else Certainty.AT_LEAST
     if history[-1].outcome.kind is Kind.CRASH:
-        certainty = Certainty.NO_LARGER  # a model may be made for batches of one size
-    return dataclasses.replace(cost, largest_batch_size=max(alone, candidate.batch_size), certainty=certainty)
+        certainty = Certainty.NO_LARGER  # a model may be built for one batch size
+    return dataclasses.replace(cost, largest_batch_size=max(proven, candidate.batch_size), certainty=certainty)

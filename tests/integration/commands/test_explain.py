@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oomtune.commands.prepare import deciding_files, with_its_data
+from oomtune.commands.prepare import Preparation
 from oomtune.domain import (
     Anatomy,
     Budget,
@@ -245,8 +245,9 @@ CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.yaml") if path.stem
 def test_the_parts_of_the_configs_sum_to_their_peaks(host: WorkerHost, path: Path) -> None:
     """Within a tenth of what the whole trial took, by the allocator's own count."""
     loaded = load_spec(path)
-    loaded = with_its_data(loaded, deciding_files(loaded), host, SilentObserver())
-    spec, limit_bytes = loaded.spec, loaded.spec.device.memory_limit_bytes
+    preparation = Preparation(SilentObserver(), host)
+    spec = preparation.read_data(loaded, preparation.resolve_device(loaded)).spec
+    limit_bytes = loaded.spec.device.memory_limit_bytes
     assert limit_bytes is not None
     smallest = min(spec.space.lanes(), key=lambda lane: lane.sequence_length or 0)
     candidate = smallest.at(next(size for size in spec.space.batch_sizes if size >= 16))

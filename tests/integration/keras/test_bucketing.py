@@ -11,26 +11,22 @@ import tensorflow as tf
 from oomtune.domain import BucketTurns, Candidate, Purpose
 from oomtune.errors import TrialCrashed, UsageProblem
 from oomtune.keras import bucketed
-from oomtune.storage.tuned import TunedConfig
+from oomtune.storage.tuned import Evidence, TunedConfig
 from oomtune.worker.build import model
 from tests.support.specs import small_work_order
 
 
 def tuned(**entries: Any) -> TunedConfig:
-    known: dict[str, Any] = {
-        "batch_size": 2,
-        "sequence_length": 8,
-        "precision": "float32",
-        "remat": "none",
-        "confirmed": True,
-    }
-    more: dict[str, Any] = {
-        "gradient_accumulation_steps": 1,
-        "effective_batch_size": 2,
-        "device_kind": "cpu",
-        "memory_limit_bytes": 1,
-    }
-    return TunedConfig(**known, **more, **entries)
+    return TunedConfig(
+        batch_size=2,
+        sequence_length=8,
+        precision="float32",
+        remat="none",
+        gradient_accumulation_steps=1,
+        effective_batch_size=2,
+        evidence=Evidence(confirmed=True, device_kind="cpu", memory_limit_bytes=1),
+        **entries,
+    )
 
 
 BUCKETS = tuned(bucket_boundaries=(3, 8), bucket_batch_sizes=(3, 2))

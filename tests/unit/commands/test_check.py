@@ -11,12 +11,10 @@ import pytest
 import yaml
 
 from oomtune.commands.check import CheckOptions
-from oomtune.commands.check.changes import changes_since
-from oomtune.commands.check.command import before_the_run
 from oomtune.commands.check.place import Place
-from oomtune.commands.check.running import run_trials
+from oomtune.commands.check.run import changes_since, result_before_run, run_trials
 from oomtune.commands.check.subject import read_subject, trials_of
-from oomtune.commands.check.updating import update
+from oomtune.commands.check.update import update
 from oomtune.commands.prepare import versions
 from oomtune.devices import Resolved
 from oomtune.domain import (
@@ -38,7 +36,7 @@ from oomtune.errors import UsageProblem
 from oomtune.report.check import check_message, check_report, check_rows
 from oomtune.report.json_document import check_document
 from oomtune.spec import Document, digest_of
-from oomtune.storage.tuned import TunedConfig
+from oomtune.storage.tuned import Evidence, TunedConfig
 from oomtune.trials.fake import FakeDevice
 from tests.support.outcomes import failed
 from tests.support.specs import CPU, small_probe_spec, small_spec
@@ -49,13 +47,18 @@ BEYOND_ANY_MACHINE = 2**59
 """A limit that only is well where it is not imposed."""
 
 
-def tuned_on(kind: str = "cpu", name: str = "a CPU", **fields: Any) -> TunedConfig:
-    evidence = {"device": {"kind": kind, "name": name}, **fields.pop("evidence", {})}
+def tuned_on(
+    kind: str = "cpu", name: str = "a CPU", *, memory_limit_bytes: int = BEYOND_ANY_MACHINE, **fields: Any
+) -> TunedConfig:
+    """An answer found on this device; what is no field of a tuned config belongs to its evidence."""
+    config = {field.name: fields.pop(field.name) for field in dataclasses.fields(TunedConfig) if field.name in fields}
+    evidence = Evidence(
+        confirmed=True, device_kind=kind, device_name=name, memory_limit_bytes=memory_limit_bytes, **fields
+    )
     return TunedConfig(
         **{
             "batch_size": 100, "sequence_length": None, "precision": "float32", "remat": "none",
-            "gradient_accumulation_steps": 1, "effective_batch_size": 100, "confirmed": True, "device_kind": kind,
-            "memory_limit_bytes": BEYOND_ANY_MACHINE, "evidence": evidence, **fields,
+            "gradient_accumulation_steps": 1, "effective_batch_size": 100, "evidence": evidence, **config,
         }
     )  # fmt: skip
 
@@ -216,7 +219,7 @@ def changed(tuned: TunedConfig, environment: dict[str, str], values: dict[str, A
 def test_other_settings_than_those_it_was_tuned_with_are_among_the_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
     then = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-    tuned = tuned_on(environment=then, evidence=versions())
+    tuned = tuned_on(needs_environment=then, versions=versions())
     assert changed(tuned, then) == {}
     needed = changed(tuned, {**then, "ONEDNN_MAX_CPU_ISA": "AVX2"})
     assert str(needed["ONEDNN_MAX_CPU_ISA"]) == "ONEDNN_MAX_CPU_ISA: not set then, AVX2 now"
@@ -225,14 +228,14 @@ def test_other_settings_than_those_it_was_tuned_with_are_among_the_changes(monke
 
 
 def test_a_tuned_config_whose_own_entries_were_edited_is_said_to_be() -> None:
-    tuned = tuned_on(evidence={"spec_sha256": digest_of({"name": "a"})})
+    tuned = tuned_on(spec_sha256=digest_of({"name": "a"}))
     assert changed(tuned, {}, {"name": "a", "tuned": {}}) == {}
     assert set(changed(tuned, {}, {"name": "b", "tuned": {}})) == {"the spec in this file"}
 
 
 @pytest.mark.parametrize("given", ["5%", "0.05", 0.05])
 def test_a_tolerance_is_a_share_or_per_cent(given: Any) -> None:
-    assert CheckOptions(tolerance=given).growth_allowed == pytest.approx(0.05)
+    assert CheckOptions(tolerance=given).allowed_growth == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(
@@ -266,5 +269,5 @@ def test_evidence_that_does_not_say_what_was_used_is_said_to_turn_growth_off(
     path.write_text(yaml.safe_dump(values))
     subject = read_subject(path, CheckOptions())
     here = Place(resolved=Resolved(device=CPU, budget=Budget(limit_bytes=1_000)))
-    result = before_the_run(subject, subject.loaded, here, CheckOptions())
+    result = result_before_run(subject, subject.loaded, here, CheckOptions())
     assert said in dict(check_rows(result))["when it was tuned"]

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from oomtune.commands.check import CheckOptions
-from oomtune.commands.check.command import before_the_run
-from oomtune.commands.check.origin import Edits, as_edited, edited_here, edits_since
+from oomtune.commands.check.edits import Edits
 from oomtune.commands.check.place import Place
+from oomtune.commands.check.run import result_before_run
 from oomtune.commands.check.subject import check_buckets, read_subject
 from oomtune.devices import Resolved
 from oomtune.domain import Budget, CheckResult, CheckVerdict
@@ -43,7 +43,7 @@ def write_pair(folder: Path, source: str = "net.yml") -> Path:
 
 
 def edits(path: Path, *settings: str) -> Edits:
-    return edits_since(read_subject(path, CheckOptions(settings=settings)))
+    return read_subject(path, CheckOptions(settings=settings)).edits
 
 
 def edit(path: Path, **entries: Any) -> None:
@@ -55,9 +55,9 @@ def edit(path: Path, **entries: Any) -> None:
 
 def begun(path: Path, **options: Any) -> CheckResult:
     wanted = CheckOptions(**options)
-    subject = as_edited(read_subject(path, wanted), wanted)
+    subject = read_subject(path, wanted)
     here = Place(resolved=Resolved(device=CPU, budget=Budget(limit_bytes=1_000)))
-    return before_the_run(subject, subject.loaded, here, wanted)
+    return result_before_run(subject, subject.loaded, here, wanted)
 
 
 def test_what_flags_had_set_is_no_change_of_the_spec_and_what_was_edited_is(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_what_flags_had_set_is_no_change_of_the_spec_and_what_was_edited_is(tmp_
     found = edits(path, "trial.steps=9")
     assert found.lines[:2] == ("--- out.yaml", "+++ net.yml")
     assert found.lines[3:] == ("-  optimizer: sgd", "+  optimizer: adam")
-    assert (found.spec_edited, found.file_edited, found.notices) == (True, False, ())
+    assert (found.spec_edited, found.file_edited) == (True, False)
 
 
 def test_an_edited_tuned_config_is_said_to_be_edited_and_its_lines_are_the_new_ones(tmp_path: Path) -> None:
@@ -103,16 +103,16 @@ def test_an_update_takes_over_the_edited_spec_with_the_flags_of_its_probe_and_th
     path = write_pair(tmp_path)
     edit(tmp_path / "net.yml", optimizer="adam")
     options = CheckOptions(update=True, settings=("search.resolution=0.2",))
-    subject = as_edited(read_subject(path, options), options)
+    subject = read_subject(path, options)
     spec = subject.loaded.spec
-    assert subject.taken_over == tmp_path / "net.yml"
+    assert (subject.took_over, subject.loaded.path) == (True, tmp_path / "net.yml")
     assert (spec.training.optimizer, spec.device.like, spec.space.resolution) == ("adam", "T4", 0.2)
     assert subject.loaded.values["model"]["layers"][1]["Dense"]["units"] == 64
     assert {"device.like", "model.layers.1.Dense.units", "search.resolution"} <= set(subject.loaded.overridden)
     result = begun(path, update=True)
     assert result.took_over
     assert "the edited spec" in check_message(dataclasses.replace(result, verdict=CheckVerdict.UPDATED)).sentence
-    assert as_edited(read_subject(path, CheckOptions()), CheckOptions()).taken_over is None
+    assert read_subject(path, CheckOptions()).took_over is False
 
 
 def test_an_update_of_a_tuned_config_that_was_edited_itself_searches_what_is_in_it(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_an_update_of_a_tuned_config_that_was_edited_itself_searches_what_is_in_
     edit(path, optimizer="adam")
     edit(tmp_path / "net.yml", loss="huber")
     options = CheckOptions(update=True)
-    assert as_edited(read_subject(path, options), options).taken_over is None
+    assert read_subject(path, options).took_over is False
 
 
 def test_what_an_update_kept_of_a_tuned_config_is_no_edit_of_its_spec(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_what_an_update_kept_of_a_tuned_config_is_no_edit_of_its_spec(tmp_path: 
     values = yaml.safe_load(path.read_text())
     values["model"]["layers"][2]["Dense"]["units"] = 96
     path.write_text(yaml.safe_dump(values))
-    kept = edited_here(read_subject(path, CheckOptions(update=True)))
+    kept = read_subject(path, CheckOptions(update=True)).edits.keys_in_file
     assert sorted(kept) == ["model.layers.2.Dense.units", "training.metrics", "training.optimizer"]
     evidence = values["tuned"]["evidence"]
     evidence |= {
@@ -140,10 +140,10 @@ def test_what_an_update_kept_of_a_tuned_config_is_no_edit_of_its_spec(tmp_path: 
     assert edits(path) == Edits()
     edit(tmp_path / "net.yml", loss="huber")
     options = CheckOptions(update=True)
-    searched = as_edited(read_subject(path, options), options)
-    assert searched.taken_over == tmp_path / "net.yml"
+    searched = read_subject(path, options)
+    assert (searched.took_over, searched.loaded.path) == (True, tmp_path / "net.yml")
     assert searched.loaded.values["training"] == {"loss": "huber", "metrics": ["mae"], "optimizer": "adam"}
-    assert edited_here(read_subject(path, options)) == []
+    assert read_subject(path, options).edits.keys_in_file == ()
 
 
 def test_a_long_diff_says_how_much_of_it_is_not_shown(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_long_diff_says_how_much_of_it_is_not_shown(tmp_path: Path) -> None:
 def test_a_spec_that_is_none_any_more_is_said_and_the_tuned_config_is_still_checked(tmp_path: Path, text: str) -> None:
     path = write_pair(tmp_path)
     (tmp_path / "net.yml").write_text(text)
-    (said,) = edits(path).notices
+    (said,) = read_subject(path, CheckOptions()).notices
     assert edits(path).lines == ()
     assert "net.yml" in said
     (tmp_path / "net.yml").unlink()
@@ -183,7 +183,7 @@ def test_an_answer_that_was_never_confirmed_is_held_against_nothing_and_said_to_
     path.write_text(yaml.safe_dump(values))
     result = begun(path)
     assert (result.confirmed, result.expected_peak_bytes) == (False, None)
-    assert "it was not confirmed" in result.not_compared
+    assert "the answer was not confirmed" in result.not_compared
     assert "never been confirmed before" in check_message(result).sentence
     failed = check_message(dataclasses.replace(result, verdict=CheckVerdict.DOES_NOT_FIT))
     assert "no longer" not in failed.sentence

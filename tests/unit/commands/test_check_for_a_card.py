@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from oomtune.commands.check.place import Place, place_for
-from oomtune.commands.check.running import run_trials
+from oomtune.commands.check.place import Place, find_place
+from oomtune.commands.check.run import run_trials
 from oomtune.commands.check.subject import trials_of
 from oomtune.devices.host import HostMemory
 from oomtune.domain import Budget, Candidate, CheckResult, CheckVerdict, DeviceRequest
@@ -30,7 +30,7 @@ def _small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def against(card: str, **flags: Any) -> Place:
     asked = DeviceRequest(kind="cpu", like=card)
-    return place_for(asked, tuned_on(), (), None, insisted=False, elsewhere_is_well=True, **flags)
+    return find_place(asked, tuned_on().evidence, (), None, device_named=False, allow_other_device=True, **flags)
 
 
 def test_a_card_larger_than_the_machine_is_stood_in_for_with_what_there_is() -> None:
@@ -39,17 +39,19 @@ def test_a_card_larger_than_the_machine_is_stood_in_for_with_what_there_is() -> 
     assert place.resolved.device.stands_in_for == "Tesla T4"
     assert place.card_limit_bytes is not None
     assert place.card_limit_bytes > 13 * GIB
-    assert "this machine 4.0 GiB to give" in place.resolved.notices[0]
-    plain = place_for(DeviceRequest(kind="cpu", like="T4"), None, (), None, insisted=False, elsewhere_is_well=True)
+    assert "this machine can give 4.0 GiB" in place.resolved.notices[0]
+    plain = find_place(
+        DeviceRequest(kind="cpu", like="T4"), None, (), None, device_named=False, allow_other_device=True
+    )
     assert plain.card_limit_bytes == place.card_limit_bytes
 
 
 def test_a_limit_that_is_no_cards_and_an_update_need_all_the_memory_that_they_name() -> None:
     with pytest.raises(BudgetTooLarge):
-        against("T4", less_is_well=False)
+        against("T4", allow_smaller=False)
     asked = DeviceRequest(kind="cpu", memory_limit_bytes=6 * GIB)
     with pytest.raises(BudgetTooLarge):
-        place_for(asked, tuned_on(), (), None, insisted=False, elsewhere_is_well=True)
+        find_place(asked, tuned_on().evidence, (), None, device_named=False, allow_other_device=True)
 
 
 def checked(device: FakeDevice, batch: int) -> CheckResult:

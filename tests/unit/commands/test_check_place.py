@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oomtune.commands.check.place import Place, place_for
+from oomtune.commands.check.place import Place, find_place
 from oomtune.devices.gpus import Gpu
 from oomtune.domain import (
     DeviceRequest,
@@ -20,7 +20,9 @@ A10 = Gpu(name="NVIDIA A10", memory_limit_bytes=20 * 1024**3)
 
 
 def place(kind: Any, tuned: TunedConfig, *gpus: Gpu, allowed: bool = False, insisted: bool = False) -> Place:
-    return place_for(DeviceRequest(kind=kind), tuned, gpus, None, insisted=insisted, elsewhere_is_well=allowed)
+    return find_place(
+        DeviceRequest(kind=kind), tuned.evidence, gpus, None, device_named=insisted, allow_other_device=allowed
+    )
 
 
 @pytest.mark.parametrize("kind", ["gpu", "auto"])
@@ -28,13 +30,13 @@ def test_without_the_card_it_was_tuned_on_the_device_is_wrong_whatever_its_limit
     tuned = tuned_on("gpu", "Tesla T4")
     refused = place(kind, tuned)
     assert refused.refused
-    assert refused.other is not None
-    assert refused.other.before == "GPU Tesla T4"
+    assert refused.other_device is not None
+    assert refused.other_device.before == "GPU Tesla T4"
     well = place(kind, tuned, allowed=True)
     assert not well.refused
     assert well.resolved.device.kind == "cpu"
     assert well.resolved.budget.limit_bytes < BEYOND_ANY_MACHINE
-    assert well.other == refused.other
+    assert well.other_device == refused.other_device
 
 
 def test_another_card_is_another_device_and_the_same_has_the_limit_of_the_evidence() -> None:
@@ -42,7 +44,7 @@ def test_another_card_is_another_device_and_the_same_has_the_limit_of_the_eviden
     assert place("gpu", tuned, A10).refused
     assert place("gpu", tuned, A10, allowed=True).resolved.budget.limit_bytes == A10.memory_limit_bytes
     same = place("auto", tuned, T4)
-    assert (same.refused, same.other, same.resolved.budget.limit_bytes) == (False, None, 8 * 1024**3)
+    assert (same.refused, same.other_device, same.resolved.budget.limit_bytes) == (False, None, 8 * 1024**3)
     with pytest.raises(BudgetTooLarge):
         place("cpu", tuned_on())
 

@@ -15,11 +15,10 @@ import yaml
 from rich.console import Console
 
 from oomtune.commands.explain import ExplainOptions
-from oomtune.commands.explain.choosing import Asked
-from oomtune.commands.explain.command import explain
-from oomtune.commands.explain.fitting import careful_line, fitted_line
-from oomtune.commands.explain.growth import growth_of
+from oomtune.commands.explain.candidate import Request
+from oomtune.commands.explain.growth import careful_line, fitted_line, measure_growth
 from oomtune.commands.explain.remedies import variations
+from oomtune.commands.explain.run import explain
 from oomtune.domain import (
     Anatomy,
     Budget,
@@ -46,7 +45,7 @@ from oomtune.errors import NothingFits, TrialCrashed, UsageProblem
 from oomtune.report.explanation import growth_sentences, part_rows, remedy_rows, spec_lines
 from oomtune.report.json_document import explanation_document
 from oomtune.report.terminal import print_explanation
-from oomtune.spec import load_spec
+from oomtune.spec import load_spec, read_document
 from oomtune.trials.fake import FakeDevice
 from tests.support.outcomes import failed
 from tests.support.specs import CPU, small_probe_spec, small_spec
@@ -109,9 +108,9 @@ class FakeBench:
         return outcome
 
 
-def explained(asked: Asked | None = None, bench: FakeBench | None = None, **overrides: Any) -> Explanation:
+def explained(asked: Request | None = None, bench: FakeBench | None = None, **overrides: Any) -> Explanation:
     spec = small_probe_spec(**SEQUENCES | overrides)
-    return explain(spec, CPU, BUDGET, asked or Asked(), bench or FakeBench())
+    return explain(spec, CPU, BUDGET, asked or Request(), bench or FakeBench())
 
 
 def test_a_spec_is_explained_where_it_takes_half_of_the_budget_in_two_dozen_trials_or_so() -> None:
@@ -130,7 +129,7 @@ def test_a_model_whose_smallest_batch_takes_most_of_the_budget_is_explained_abov
 
 
 def test_what_was_asked_for_is_explained() -> None:
-    explanation = explained(Asked(batch_size=7, sequence_length=48))
+    explanation = explained(Request(batch_size=7, sequence_length=48))
     assert (explanation.candidate.batch_size, explanation.candidate.sequence_length) == (7, 48)
 
 
@@ -143,11 +142,11 @@ def test_when_nothing_fits_that_is_said_with_something_to_try() -> None:
 @pytest.mark.parametrize(
     ("asked", "advised", "not_advised"),
     [
-        (Asked(batch_size=4000), "--batch-size 2000", "search.batch_size"),
-        (Asked(batch_size=200, sequence_length=512), "--sequence-length 256", "search.sequence_length"),
+        (Request(batch_size=4000), "--batch-size 2000", "search.batch_size"),
+        (Request(batch_size=200, sequence_length=512), "--sequence-length 256", "search.sequence_length"),
     ],
 )
-def test_no_entry_of_the_spec_is_advised_against_a_flag(asked: Asked, advised: str, not_advised: str) -> None:
+def test_no_entry_of_the_spec_is_advised_against_a_flag(asked: Request, advised: str, not_advised: str) -> None:
     with pytest.raises(NothingFits) as error:  # with what comes before these in use already
         explained(asked, search__remat=["full"], search__precision=["mixed_bfloat16"])
     assert advised in error.value.hint
@@ -221,7 +220,7 @@ def test_code_that_trains_itself_is_offered_only_what_applies() -> None:
     spec = small_probe_spec()
     model = TrainStep(factory="steps:make")
     found = variations(dataclasses.replace(spec, model=model), Candidate(batch_size=8), ANATOMY, None)
-    assert [list(one.entries) for one in found if not one.not_for] == [["search.precision"], ["search.precision"]]
+    assert [list(one.entries) for one in found if not one.obstacle] == [["search.precision"], ["search.precision"]]
 
 
 def test_every_line_is_an_entry_that_a_spec_takes() -> None:
@@ -246,12 +245,12 @@ def test_how_memory_grows_with_the_sequence_is_seen_at_the_same_batch(shorter_pe
     points = tuple(Point(batch_size=size, peak_bytes=10 + 10 * size, step_ms=1.0) for size in (1, 4, 10))
     here, shorter = (Cost(peak_bytes=peak, step_ms=1.0, largest_batch_size=9) for peak in (110, shorter_peak))
     at = Candidate(batch_size=10, sequence_length=64)
-    growth = growth_of(points, at, here, {32: shorter})
+    growth = measure_growth(points, at, here, {32: shorter})
     assert growth.doubling == pytest.approx(doubling)
     assert growth.bytes_per_token is not None
     assert growth.bytes_per_pair is not None
     assert 10 * 64 * (growth.bytes_per_token + 64 * growth.bytes_per_pair) == pytest.approx(100)
-    assert growth_of(points, at, here, {}).doubling is None
+    assert measure_growth(points, at, here, {}).doubling is None
 
 
 def test_lines_are_careful_of_noise_and_of_the_flat_part() -> None:
@@ -293,6 +292,11 @@ def test_a_script_is_explained_without_an_anatomy_too() -> None:
     assert explanation_document(explanation)["anatomy"] is None
 
 
+def requested(path: Path, **options: Any) -> Request:
+    document = read_document(path)
+    return ExplainOptions(**options).request(load_spec(document), document.values)
+
+
 def test_a_tuned_config_is_explained_at_its_answer_and_with_its_optimizer(tmp_path: Path) -> None:
     evidence = {"confirmed": True, "device": {"kind": "cpu", "memory_limit_bytes": MIB}, "oomtune": "0.1.0"}
     answer: dict[str, Any] = {"batch_size": 12, "sequence_length": 64, "precision": "mixed_bfloat16", "remat": "full"}
@@ -300,16 +304,16 @@ def test_a_tuned_config_is_explained_at_its_answer_and_with_its_optimizer(tmp_pa
     path = tmp_path / "m.tuned.yaml"
     tuned = {"format": 1, **answer, **steps, "optimizer": "lion", "evidence": evidence}
     path.write_text(yaml.safe_dump(small_spec(**SEQUENCES) | {"tuned": tuned}))
-    asked = ExplainOptions().asked(load_spec(path))
-    spec = asked.trained(load_spec(path).spec)
+    request = requested(path)
+    spec = request.with_answers_optimizer(load_spec(path).spec)
     assert spec.training.optimizer == "lion"
-    explanation = explain(spec, CPU, BUDGET, asked, FakeBench())
+    explanation = explain(spec, CPU, BUDGET, request, FakeBench())
     assert explanation.candidate == Candidate(**answer)
     assert "tuned" in explanation.chosen
-    other = ExplainOptions(settings=["search.precision=[float32]"])
-    assert other.asked(load_spec(path)).tuned is None, "another search is asked for"
-    for options in (ExplainOptions(batch_size=0), ExplainOptions(sequence_length=0)):
+    assert requested(path, settings=["search.precision=[float32]"]).tuned is None, "another search is requested"
+    for flag in ("batch_size", "sequence_length"):
         with pytest.raises(UsageProblem, match="expected 1 or more"):
-            options.asked(load_spec(path))
+            requested(path, **{flag: 0})
+    path.write_text(yaml.safe_dump(small_spec()))
     with pytest.raises(UsageProblem, match=r"no search\.sequence_length"):
-        ExplainOptions(sequence_length=8).asked(load_spec(small_spec()))
+        requested(path, sequence_length=8)

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from oomtune.commands.explain.choosing import Asked
+from oomtune.commands.explain.candidate import Request
 from oomtune.domain import (
     Budget,
     Candidate,
@@ -96,9 +96,9 @@ def test_an_answer_at_its_edge_is_explained_also_when_one_run_of_it_is_over() ->
     class OnceOver(FakeBench):
         def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
             outcome = super().run(what, spec, budget, trial)
-            return failed() if what == "the candidate as it is" else outcome
+            return failed() if what == "the candidate unchanged" else outcome
 
-    before = explained(Asked(batch_size=90, sequence_length=128), OnceOver()).before
+    before = explained(Request(batch_size=90, sequence_length=128), OnceOver()).before
     assert (before.largest_batch_size, before.certainty) == (90, Certainty.RAN)
 
 
@@ -106,7 +106,7 @@ def test_of_the_times_of_the_candidate_the_quickest_counts() -> None:
     class OnceSlow(FakeBench):
         def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
             outcome = super().run(what, spec, budget, trial)
-            slow = what == "the candidate as it is"
+            slow = what == "the candidate unchanged"
             return dataclasses.replace(outcome, step_ms=(outcome.step_ms or 0.0) * (2 if slow else 1))
 
     assert explained(bench=OnceSlow()).before.step_ms == explained().before.step_ms
@@ -118,7 +118,7 @@ def test_a_remedy_that_only_allows_more_is_offered_too() -> None:
     def late(spec: ProbeSpec, candidate: Candidate) -> int:
         return max(45 * MIB, law(spec, candidate)) if candidate.batch_size < 50 else law(spec, candidate)
 
-    explanation = explained(Asked(batch_size=34, sequence_length=128), FakeBench(late))
+    explanation = explained(Request(batch_size=34, sequence_length=128), FakeBench(late))
     row = next(row for row in remedy_rows(explanation) if row.name == "rematerialisation")
     assert (row.saves, row.helps) == ("none", True)
 
@@ -204,7 +204,7 @@ def test_a_model_for_one_batch_size_is_said_to_take_no_larger_one() -> None:
             outcome = super().run(what, spec, budget, without_further(trial))
             return outcome if trial.candidate.batch_size == 8 else failed(Kind.CRASH, points=())
 
-    explanation = explained(Asked(batch_size=8), ForOneSize())
+    explanation = explained(Request(batch_size=8), ForOneSize())
     costs = [explanation.before, *(remedy.cost for remedy in explanation.remedies if remedy.cost)]
     assert {(cost.largest_batch_size, cost.certainty) for cost in costs} == {(8, Certainty.NO_LARGER)}
     assert before_row(explanation).batch == "=8"
@@ -221,6 +221,6 @@ def test_from_afar_the_edge_is_come_near_by_halves() -> None:
 
 def test_how_memory_grows_is_seen_where_no_climb_chose_the_candidate() -> None:
     bench = FakeBench()
-    growth = explained(Asked(batch_size=88, sequence_length=128), bench).growth
+    growth = explained(Request(batch_size=88, sequence_length=128), bench).growth
     assert growth.bytes_per_sample == pytest.approx(MIB, rel=0.01)
     assert [what for what, _ in bench.ran].count("how memory grows with the batch") == 1

@@ -133,7 +133,7 @@ def test_the_batch_at_which_a_fit_meets_the_budget_is_one_number_everywhere(resu
 def test_the_document_has_the_accumulation_of_the_tuned_config(effective_batch_size: int | None) -> None:
     result = finished(probe_spec(training__effective_batch_size=effective_batch_size))
     accumulation = probe_document(result)["accumulation"]
-    tuned = tuned_values({}, result, spec_sha256="", probed_at="", folder=None)["tuned"]
+    tuned = tuned_values({}, result, output=Path("m.tuned.yaml"), spec_sha256="", origin={})["tuned"]
     assert accumulation == {key: tuned[key] for key in ("gradient_accumulation_steps", "effective_batch_size")}
     assert (accumulation["gradient_accumulation_steps"] > 1) == (effective_batch_size is not None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_it_is_shown_by_the_nearest_batches_with_and_without() -> None:
     assert result.remat_slowdown == pytest.approx(1.5)
     assert dict(answer_rows(result))["rematerialisation"] == "full, a sample takes 1.50 times as long"
     assert probe_document(result)["throughput"]["remat_slowdown"] == pytest.approx(1.5)
-    values = tuned_values({}, result, spec_sha256="", probed_at="", folder=None)
+    values = tuned_values({}, result, output=Path("m.tuned.yaml"), spec_sha256="", origin={})
     assert values["tuned"]["evidence"]["remat_slowdown"] == 1.5
 
 
@@ -68,7 +69,7 @@ def test_what_was_not_measured_is_not_claimed(records: tuple[TrialRecord, ...]) 
     result = answered(WITH, *records)
     assert dict(answer_rows(result))["rematerialisation"] == "full, its time cost was not measured"
     assert probe_document(result)["throughput"]["remat_slowdown"] is None
-    values = tuned_values({}, result, spec_sha256="", probed_at="", folder=None)
+    values = tuned_values({}, result, output=Path("m.tuned.yaml"), spec_sha256="", origin={})
     assert "remat_slowdown" not in values["tuned"]["evidence"]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from oomtune.commands.prepare import resolved_device
+from oomtune.commands.prepare import Preparation
+from oomtune.domain.observer import SilentObserver
 from oomtune.errors import SpecProblem, UsageProblem
 from oomtune.spec import load_spec
 from tests.support.specs import small_spec
@@ -25,12 +26,13 @@ def write(folder: Path, **overrides: Any) -> Path:
 def test_a_card_that_is_not_in_the_catalogue_is_named_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path, device={"kind": "cpu", "like": "RTX 9999"})
     line = next(at for at, text in enumerate(path.read_text().splitlines(), 1) if "like" in text)
-    host: Any = None  # a CPU is found without asking anyone
+    worker: Any = object()  # resolving a CPU asks no worker
+    preparation = Preparation(SilentObserver(), worker)
     with pytest.raises(UsageProblem) as caught:
-        resolved_device(load_spec(path), host)
+        preparation.resolve_device(load_spec(path))
     assert caught.value.where == f"{path}:{line}"
     with pytest.raises(UsageProblem) as caught:
-        resolved_device(load_spec(path, flags={"device.like": ("--like", "RTX 8888")}), host)
+        preparation.resolve_device(load_spec(path, flags={"device.like": ("--like", "RTX 8888")}))
     assert str(caught.value).startswith("--like: no card 'RTX 8888'")
 
 

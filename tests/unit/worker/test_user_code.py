@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oomtune.commands.prepare import warn_of_unfenced_code
+from oomtune.commands.prepare import unfenced_code_notices
 from oomtune.domain import Candidate, runs_users_code
 from oomtune.errors import TrialCrashed
 from oomtune.worker.build.user_code import arguments_for
@@ -64,5 +64,5 @@ def test_where_the_kernel_has_no_fence_that_is_said_if_code_of_the_users_is_run(
 ) -> None:
     spec = small_probe_spec(**entries)
     assert runs_users_code(spec.model, spec.dataset) == runs
-    assert bool(warn_of_unfenced_code(spec, lambda: False)) == runs
-    assert warn_of_unfenced_code(spec, lambda: True) == []
+    assert bool(unfenced_code_notices(spec, lambda: False)) == runs
+    assert unfenced_code_notices(spec, lambda: True) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from oomtune.commands.scan import said_of
+from oomtune.commands.scan import describe_scan
 from oomtune.domain import ENDLESS, Scan
 from oomtune.errors import DataUnreadable, TrialCrashed
 from oomtune.worker.data import open_source, worst_samples
@@ -243,8 +244,9 @@ def test_a_pipeline_without_end_is_read_for_a_while(read: Read) -> None:
 def test_a_pipeline_that_does_not_know_its_length_is_said_to_have_more_than_was_read(read: Read) -> None:
     found = read(Bounds(samples=30), python="my_data:counted_by_nobody")[0]
     assert (found.read, found.samples, found.all_read) == (30, 30, False)
-    assert said_of(found, small_probe_spec())[0].startswith("data: at least 30 samples; lengths 1 to 3")
-    assert "of which 30 were read" in said_of(found, small_probe_spec())[0]
+    (notice, *_) = describe_scan(dataclasses.replace(small_probe_spec(), scan=found))
+    assert notice.startswith("data: at least 30 samples; lengths 1 to 3")
+    assert "30 of them were read, so lengths are estimates" in notice
     assert read(Bounds(samples=51), python="my_data:counted_by_nobody")[0].all_read
 
 

@@ -236,7 +236,7 @@ def test_a_time_limit_ends_the_reading_of_data_too(cli: Cli, spec_file: Callable
     ran = cli("probe", spec, "--json", "--time-limit", "1s", "--report", "out.html", "--summary", "out.md")
     assert ran.code == 7, ran.err
     assert (ran.document["verdict"], ran.document["best"], ran.document["trials"]) == ("stopped", None, [])
-    assert "stopped by --time-limit while the data was read" in ran.document["error"]["message"]
+    assert "stopped by --time-limit while the data was being read" in ran.document["error"]["message"]
     assert not (cli.folder / "model.tuned.yaml").exists()
 
 

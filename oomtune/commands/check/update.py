@@ -1,5 +1,6 @@
-"""Searching anew from what a check saw, and rewriting the tuned config: in the lane of the answer alone, or in all that
-an edited spec allows."""
+"""Search again from what a check saw, and rewrite the tuned config.
+
+The search covers the lane of the answer, or everything that an edited spec allows."""
 
 from __future__ import annotations
 
@@ -21,20 +22,18 @@ from oomtune.session import Limits, run_session
 from oomtune.trials.runner import Runner
 from oomtune.units import format_bytes
 
-Write = Callable[[ProbeResult], ProbeResult]
-"""Writes an answer, and says where."""
-
 
 def update(
     result: CheckResult,
-    ran: Sequence[TrialRecord],
+    records: Sequence[TrialRecord],
     spec: ProbeSpec,
     runner: Runner,
     observer: Observer,
-    write: Write,
+    write: Callable[[ProbeResult], ProbeResult],
 ) -> CheckResult:
-    """The verdict after a new search; nothing is written unless that confirmed an answer. A broken model is not
-    searched. Raises `KeyboardInterrupt` when it was interrupted."""
+    """Return the verdict after a new search; `write` is called only for a confirmed answer.
+
+    A broken model is not searched. Raises `KeyboardInterrupt` if the search was interrupted."""
     if result.verdict is CheckVerdict.BROKEN:
         return result
     found = run_session(
@@ -43,7 +42,7 @@ def update(
         result.budget,
         runner=runner,
         ledger=[],
-        earlier=ran,
+        earlier=records,
         observer=observer,
         limits=Limits(),
     )
@@ -60,7 +59,7 @@ def update(
 
 
 def _updated(result: CheckResult, found: ProbeResult) -> CheckResult:
-    """What was wrong before the update is mended by it; the old evidence says nothing of the new answer."""
+    """Return the result with the new answer; problems of the old one and its evidence no longer apply."""
     best = found.best
     assert best is not None, "a search that ends well has an answer"
     return dataclasses.replace(
@@ -78,10 +77,10 @@ def _updated(result: CheckResult, found: ProbeResult) -> CheckResult:
 
 
 def _nothing_fits(found: ProbeResult) -> TrialError:
-    failed = [record for record in found.records if record.outcome.kind is not Kind.FITS]
-    smallest = min(failed or found.records, key=lambda record: record.trial.candidate.batch_size)
-    said = smallest.outcome.error.message if smallest.outcome.error else smallest.outcome.kind.value
+    failures = [record for record in found.records if record.outcome.kind is not Kind.FITS]
+    smallest = min(failures or found.records, key=lambda record: record.trial.candidate.batch_size)
+    reason = smallest.outcome.error.message if smallest.outcome.error else smallest.outcome.kind.value
     return TrialError(
         code="nothing_fits",
-        message=f"not even {smallest.trial.candidate} fits in {format_bytes(found.budget.budget_bytes)}: {said}",
+        message=f"not even {smallest.trial.candidate} fits in {format_bytes(found.budget.budget_bytes)}: {reason}",
     )
