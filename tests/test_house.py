@@ -83,8 +83,6 @@ MAY_IMPORT = {
 HEAVY = {"tensorflow", "keras", "numpy"}
 PURE = (
     "oomtune.search",
-    "oomtune.trials.fragmentation",
-    "oomtune.trials.leaks",
     "oomtune.trials.outcome",
     "oomtune.diagnosis",
     "oomtune.commands.comparison",

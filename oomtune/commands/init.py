@@ -15,7 +15,6 @@ from oomtune.errors import UsageProblem
 from oomtune.spec.files import is_file, is_there
 from oomtune.spec.script_source import Option, fits_of_one_model, options_of, subcommands_of
 from oomtune.storage.atomic import write_whole
-from oomtune.trials.ask import ask
 from oomtune.trials.worker_host import WorkerHost
 
 _MODEL_FILES = (".keras", ".h5", ".hdf5", ".json")
@@ -124,7 +123,7 @@ def _spec_for_script(path: Path, source: str) -> StarterSpec:
 def _inspect(order: InspectOrder) -> Inspection:
     host = WorkerHost("spawn", {"CUDA_VISIBLE_DEVICES": "-1"})
     try:
-        return ask(host, "inspect", order, Inspection, timeout_s=_TIMEOUT_S)
+        return host.ask("inspect", order, Inspection, timeout_s=_TIMEOUT_S)
     finally:
         host.close()
 

@@ -16,7 +16,6 @@ from oomtune.errors import Problem, SpecProblem, WorkerBroken
 from oomtune.spec import LoadedSpec
 from oomtune.storage.ledger import ledger_folder
 from oomtune.storage.scans import SavedScan
-from oomtune.trials.ask import ask
 from oomtune.trials.runner import TimeUp
 from oomtune.trials.worker_host import WorkerHost
 
@@ -55,7 +54,7 @@ def _run_scan(host: WorkerHost, order: ScanOrder, observer: Observer, deadline: 
     if timeout_s <= 0:
         raise TimeUp
     try:
-        return ask(host, "scan", order, Scan, timeout_s=timeout_s, watch=report_progress)
+        return host.ask("scan", order, Scan, timeout_s=timeout_s, watch=report_progress)
     except WorkerBroken:
         if deadline is not None and time.monotonic() >= deadline:
             raise TimeUp from None

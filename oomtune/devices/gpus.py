@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from oomtune.trials.ask import ask
 from oomtune.trials.worker_host import WorkerHost
 
 _TIMEOUT_S = 120.0
@@ -33,7 +32,7 @@ class Machine:
 
 def ask_tensorflow(host: WorkerHost) -> Machine:
     """Have a worker process list TensorFlow's devices: this process does not import TensorFlow."""
-    return ask(host, "describe", None, Machine, timeout_s=_TIMEOUT_S)
+    return host.ask("describe", None, Machine, timeout_s=_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Running one candidate from outside: the request and reply, the runners, and what an ending means."""
+"""Run one candidate from outside: the runners, the worker process, and what an ending means."""

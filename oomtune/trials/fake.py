@@ -1,4 +1,4 @@
-"""A device whose memory law is a formula: for tests, and for trying the search without a machine."""
+"""A device whose memory follows a formula: for tests, and for trying the search without a machine."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from oomtune.domain import (
     Candidate,
     Climb,
     Confirm,
+    Lane,
     Outcome,
     Point,
     Purpose,
@@ -26,11 +27,15 @@ from oomtune.trials.runner import TimeUp
 
 Law = Callable[[Candidate], int]
 
-_ERROR_BASES = ("ResourceExhaustedError", "OpError", "Exception", "BaseException", "object")
+_STEPS, _CONFIRM_STEPS = 4, 20
 
 
 class FakeDevice:
-    """Answers as a worker would on a device with `limit_bytes` where a candidate's peak is `law(candidate)`."""
+    """Answers like a worker on a device with `limit_bytes`, where a candidate's peak is `law(candidate)`.
+
+    `turns_need` is how much more memory buckets need when they take turns, as a factor; None if the model can't train
+    on several lengths. `parameters` is the number of weights of every model.
+    """
 
     def __init__(
         self,
@@ -46,9 +51,7 @@ class FakeDevice:
         self.law = law
         self.step_ms = step_ms
         self.turns_need = turns_need
-        """What buckets need by turns, beside what the largest of them needs alone; None: they can't take turns."""
         self.parameters = parameters
-        """How many weights its models have."""
         self.ran: list[Trial] = []
 
     def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
@@ -58,7 +61,7 @@ class FakeDevice:
         return decide(trial, self.budget, Ending(reply=self._reply(trial), exit_code=0))
 
     def close(self) -> None:
-        """Nothing runs, so nothing has to end."""
+        """Do nothing: no process runs."""
 
     def _reply(self, trial: Trial) -> Reply:
         match trial:
@@ -70,52 +73,64 @@ class FakeDevice:
                 return self._go_further(trial, self._steps(trial, [trial.candidate]))
 
     def _climb(self, trial: Climb) -> Reply:
-        points: list[Point] = []
-        while (size := next_size(trial.sizes, points, self.budget.budget_bytes, every=trial.every_size)) is not None:
-            candidate = trial.lane.at(size)
-            peak = self.law(candidate)
-            if peak > self.budget.limit_bytes:
-                return Reply(stage=Stage.TRAIN, points=tuple(points), batch_size=size, error=_out_of_memory(candidate))
-            points.append(Point(batch_size=size, peak_bytes=peak, step_ms=self.step_ms(candidate)))
-        return Reply(stage=Stage.DONE, points=tuple(points), peak_bytes=points[-1].peak_bytes, batch_size=size)
+        def following(points: Sequence[Point]) -> int | None:
+            return next_size(trial.sizes, points, self.budget.budget_bytes, every=trial.every_size)
+
+        points, too_large = self._run_sizes(trial.lane, [], following)
+        if too_large is not None:
+            error = _out_of_memory(too_large)
+            return Reply(stage=Stage.TRAIN, points=points, batch_size=too_large.batch_size, error=error)
+        return Reply(stage=Stage.DONE, points=points, peak_bytes=points[-1].peak_bytes)
+
+    def _run_sizes(
+        self, lane: Lane, points: Sequence[Point], following: Callable[[Sequence[Point]], int | None]
+    ) -> tuple[tuple[Point, ...], Candidate | None]:
+        """Run sizes until enough have run, or one of them needs more than the limit."""
+        points = list(points)
+        while (size := following(points)) is not None:
+            candidate = lane.at(size)
+            peak_bytes = self.law(candidate)
+            if peak_bytes > self.budget.limit_bytes:
+                return tuple(points), candidate
+            points.append(Point(batch_size=size, peak_bytes=peak_bytes, step_ms=self.step_ms(candidate)))
+        return tuple(points), None
 
     def _take_turns(self, trial: BucketTurns) -> Reply:
         if self.turns_need is None:
             return Reply(stage=Stage.BUILD, error=_one_length_only())
-        candidates = [
-            dataclasses.replace(trial.lane, sequence_length=length).at(size) for length, size in trial.buckets
-        ]
+        lane = trial.lane
+        candidates = [dataclasses.replace(lane, sequence_length=length).at(size) for length, size in trial.buckets]
         return self._steps(trial, candidates, times=self.turns_need)
 
     def _steps(self, trial: Trial, candidates: Sequence[Candidate], *, times: float = 1.0) -> Reply:
-        # A confirm run is longer: where the law is noisy it meets the worse of two draws.
+        # A confirming trial is longer: where the law is noisy, it meets the worse of two draws.
         draws = 2 if trial.purpose is Purpose.CONFIRM else 1
-        peak = int(max(self.law(candidate) for candidate in candidates for _ in range(draws)) * times)
-        if peak > self.budget.limit_bytes:
+        peak_bytes = int(max(self.law(candidate) for candidate in candidates for _ in range(draws)) * times)
+        if peak_bytes > self.budget.limit_bytes:
             return Reply(stage=Stage.TRAIN, error=_out_of_memory(trial.candidate))
-        steps = 20 if trial.purpose is Purpose.CONFIRM else 4
+        steps = _CONFIRM_STEPS if trial.purpose is Purpose.CONFIRM else _STEPS
         return Reply(
             stage=Stage.DONE,
-            peak_bytes=peak,
+            peak_bytes=peak_bytes,
             step_ms=(self.step_ms(trial.candidate),) * steps,
-            memory_after_step_bytes=(peak // 2,) * steps,
+            memory_after_step_bytes=(peak_bytes // 2,) * steps,
             parameters=self.parameters,
         )
 
     def _go_further(self, trial: Search | Confirm, reply: Reply) -> Reply:
-        """Run the larger sizes, if the candidate itself fitted."""
         if reply.error is not None or reply.peak_bytes is None:
             return reply
-        points = [Point(batch_size=trial.candidate.batch_size, peak_bytes=reply.peak_bytes, step_ms=reply.step_ms[-1])]
-        from_afar = trial.further_within_s is not None
-        while (size := next_further(trial.further, points, self.budget.budget_bytes, from_afar=from_afar)) is not None:
-            candidate = trial.candidate.lane.at(size)
-            peak = self.law(candidate)
-            if peak > self.budget.limit_bytes:
-                error = _out_of_memory(candidate)
-                return dataclasses.replace(reply, further=tuple(points[1:]), further_at=size, further_error=error)
-            points.append(Point(batch_size=size, peak_bytes=peak, step_ms=self.step_ms(candidate)))
-        return dataclasses.replace(reply, further=tuple(points[1:]))
+        candidate, from_afar = trial.candidate, trial.further_within_s is not None
+
+        def following(points: Sequence[Point]) -> int | None:
+            return next_further(trial.further, points, self.budget.budget_bytes, from_afar=from_afar)
+
+        own = Point(batch_size=candidate.batch_size, peak_bytes=reply.peak_bytes, step_ms=reply.step_ms[-1])
+        (_, *further), too_large = self._run_sizes(candidate.lane, [own], following)
+        reply = dataclasses.replace(reply, further=tuple(further))
+        if too_large is None:
+            return reply
+        return dataclasses.replace(reply, further_at=too_large.batch_size, further_error=_out_of_memory(too_large))
 
 
 def _one_length_only() -> RaisedError:
@@ -130,7 +145,7 @@ def _one_length_only() -> RaisedError:
 def _out_of_memory(candidate: Candidate) -> RaisedError:
     return RaisedError(
         type_name="tensorflow.python.framework.errors_impl.ResourceExhaustedError",
-        bases=_ERROR_BASES,
+        bases=("ResourceExhaustedError", "OpError", "Exception", "BaseException", "object"),
         message=f"OOM when allocating tensor with shape[{candidate.batch_size},1] and type float on "
         "/job:localhost/replica:0/task:0/device:CPU:0 by allocator bfc_cpu_allocator_for_gpu",
         traceback="",

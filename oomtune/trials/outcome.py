@@ -1,24 +1,29 @@
-"""What an ending means: the one place that decides.
+"""What the ending of a trial means. This is the only module that decides.
 
-By exception type first, then by the structure of the message (status, allocator, device), then by exit signal and the
-tail of stderr. No reply is never a success, and a failure that is not memory is never "too big".
+The type of an exception decides first, then the structure of its message (status, allocator, device), then the exit
+signal and the tail of stderr. Without a reply there is no success, and only memory makes a candidate "too big".
 """
 
 from __future__ import annotations
 
+import itertools
 import signal
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from oomtune.diagnosis import Diagnosis, classify
+from oomtune.diagnosis import classify
 from oomtune.domain import (
+    FRAGMENTATION,
     AllocatorState,
     Budget,
+    Climb,
     Climbed,
     Failed,
     FailedSize,
     FailureKind,
+    Finding,
     Fitted,
     Kind,
     Outcome,
@@ -30,19 +35,39 @@ from oomtune.domain import (
     Trial,
     TrialError,
 )
-from oomtune.trials import fragmentation
-from oomtune.trials.leaks import explained, leak
-from oomtune.units import format_bytes, format_bytes_apart
+from oomtune.units import MIB, format_bytes, format_bytes_apart
 
 _OUT_OF_MEMORY: dict[str, FailureKind] = {"device_oom": Kind.DEVICE_OOM, "host_oom": Kind.HOST_OOM}
+
+# Memory is fragmented when more than this share of the limit is free, in pieces too small for the request ...
+_FREE_SHARE = 0.15
+# ... and more than this share is in use. With less in use, the request was larger than anything known.
+_IN_USE_SHARE = 0.1
+
+# Memory leaks when it fills the room that is left within so many steps ...
+_STEPS_TO_FULL = 1000
+# ... or when each step adds this share of what is in use, at least.
+_LEAK_SHARE = 0.0005
+_LEAK_BYTES = MIB / 64
+# Growth below this is noise.
+_NOISE_BYTES = 1024
+_FEWEST_STEPS = 4
+# Growth is steady when at least this share of the steps adds memory, ...
+_RISING_SHARE = 0.4
+# ... what other steps give back is at most this share of it, ...
+_FALLING_SHARE = 0.25
+# ... and no single step adds more than this share of it.
+_JUMP_SHARE = 0.6
+# Findings explain a leak when they hold at least this share of it.
+_EXPLAINED_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """All that the outside saw of a trial. A negative exit code is the signal that ended it.
+    """What the outside saw of a trial. A negative exit code is the signal that ended the process.
 
-    `so_far` is what the worker had noted before it fell silent: it tells how far the trial came. It proves nothing
-    about its end, unless it says that every step of the candidate ran; what came after that were larger sizes.
+    `so_far` is what the worker had noted before it fell silent. It shows how far the trial got; it proves a success
+    only if it says that every step of the candidate ran, since larger sizes come after that.
     """
 
     reply: Reply | None
@@ -54,24 +79,24 @@ class Ending:
 
 
 def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
-    """How the trial ended, in the closed set of words that the search and the user know."""
-    ending = _with_what_is_proved(ending)
-    failure = _failure(trial, budget, ending)
+    """Return how the trial ended."""
+    if ending.reply is None and ending.so_far is not None and ending.so_far.stage is Stage.DONE:
+        ending = replace(ending, reply=ending.so_far, timed_out=False)
     reply = ending.reply or ending.so_far or Reply(stage=Stage.BUILD)
-    points = tuple(point for point in reply.points if point.peak_bytes <= budget.budget_bytes)
-    over = [point.batch_size for point in reply.points if point.peak_bytes > budget.budget_bytes]
-    if over and failure is None:
+    points, over = _split(reply.points, budget)
+    failure = _failure(trial, budget, ending)
+    if failure is None and over is not None:
         failure = Kind.DEVICE_OOM, over_headroom_error(max(point.peak_bytes for point in reply.points), budget)
     peak_bytes = reply.peak_bytes or 0
-    leaked = 0
+    leak = 0
     if trial.purpose is Purpose.CONFIRM:
-        leaked = leak(reply.memory_after_step_bytes, budget.limit_bytes - peak_bytes)
+        leak = leak_bytes_per_step(reply.memory_after_step_bytes, budget.limit_bytes - peak_bytes)
     shown: dict[str, Any] = {
         # Rounded here, so that everything that shows a time shows the same digits.
         "step_ms": round(statistics.median(reply.step_ms), 3) if reply.step_ms else None,
         "steps_run": len(reply.step_ms),
-        "leak_bytes_per_step": leaked,
-        "findings": explained(reply.findings, leaked),
+        "leak_bytes_per_step": leak,
+        "findings": explain_leak(reply.findings, leak),
         "jit_compile": reply.jit_compile,
         "parameters": reply.parameters,
         "validated": reply.validated,
@@ -80,13 +105,11 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
     if failure is not None:
         kind, error = failure
         allocator = _allocator(reply) if kind is Kind.DEVICE_OOM else None
-        if allocator is not None and fragmentation.is_fragmented(allocator):
-            error = fragmentation.error_of(allocator)
         return Failed(
             kind=kind,
             stage=reply.stage,
-            error=error,
-            batch_size=min(over, default=reply.batch_size or trial.candidate.batch_size),
+            error=_fragmentation(allocator) or error,
+            batch_size=over.batch_size if over else reply.batch_size or trial.candidate.batch_size,
             peak_bytes=reply.peak_bytes,
             points=points,
             allocator=allocator,
@@ -98,19 +121,21 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
     return Fitted(peak_bytes=peak_bytes, anatomy=reply.anatomy, further=further, further_failed=failed, **shown)
 
 
-def _with_what_is_proved(ending: Ending) -> Ending:
-    so_far = ending.so_far
-    proved = ending.reply is None and so_far is not None and so_far.stage is Stage.DONE
-    return replace(ending, reply=so_far, timed_out=False) if proved else ending
+def _split(points: Sequence[Point], budget: Budget) -> tuple[tuple[Point, ...], Point | None]:
+    """Return the points within the budget, and the smallest one above it."""
+    over = [point for point in points if point.peak_bytes > budget.budget_bytes]
+    within = tuple(point for point in points if point.peak_bytes <= budget.budget_bytes)
+    return within, min(over, key=lambda point: point.batch_size, default=None)
 
 
 def _further(reply: Reply, budget: Budget) -> tuple[tuple[Point, ...], FailedSize | None]:
-    """The larger sizes that fitted after the candidate, and the one that did not. What is no matter of memory shows
-    when that size is run for itself."""
-    fitted = tuple(point for point in reply.further if point.peak_bytes <= budget.budget_bytes)
-    for point in reply.further:
-        if point.peak_bytes > budget.budget_bytes:
-            return fitted, FailedSize(batch_size=point.batch_size, kind=Kind.DEVICE_OOM, peak_bytes=point.peak_bytes)
+    """Return the larger sizes that fitted after the candidate, and the one that did not.
+
+    An error other than memory is left for the trial in which that size is the candidate.
+    """
+    fitted, over = _split(reply.further, budget)
+    if over is not None:
+        return fitted, FailedSize(batch_size=over.batch_size, kind=Kind.DEVICE_OOM, peak_bytes=over.peak_bytes)
     if reply.further_error is not None and reply.further_at is not None:
         kind, _ = _raised(reply.further_error)
         if kind is Kind.DEVICE_OOM:
@@ -118,23 +143,17 @@ def _further(reply: Reply, budget: Budget) -> tuple[tuple[Point, ...], FailedSiz
     return fitted, None
 
 
-def _allocator(reply: Reply) -> AllocatorState | None:
-    """Its state at the failure, with what was asked for if the error says so."""
-    state, error = reply.allocator, reply.error
-    if state is None or error is None or "AllocatorStalled" in error.bases:
-        return state
-    return replace(state, requested_bytes=classify(f"{error.type_name}: {error.message}").bytes_requested)
-
-
 def _failure(trial: Trial, budget: Budget, ending: Ending) -> tuple[FailureKind, TrialError] | None:
+    """Return why the candidate did not fit; None if it did."""
     reply = ending.reply
     if reply is not None and reply.error is not None:
         kind, error = _raised(reply.error)
-        return kind, replace(error, message=f"{error.message}{_when(reply)}") if error.code == "raised" else error
+        return kind, replace(error, message=error.message + _progress(reply)) if error.code == "raised" else error
     if reply is not None and reply.stage is Stage.DONE:
-        peak = reply.peak_bytes or 0
-        over = trial.purpose is not Purpose.CALIBRATE and peak > budget.budget_bytes
-        return (Kind.DEVICE_OOM, over_headroom_error(peak, budget)) if over else None
+        peak_bytes = reply.peak_bytes or 0
+        if isinstance(trial, Climb) or peak_bytes <= budget.budget_bytes:
+            return None
+        return Kind.DEVICE_OOM, over_headroom_error(peak_bytes, budget)
     if ending.timed_out:
         return Kind.TIMEOUT, TrialError(
             code="timeout",
@@ -144,9 +163,9 @@ def _failure(trial: Trial, budget: Budget, ending: Ending) -> tuple[FailureKind,
     return _silent(ending)
 
 
-def _when(reply: Reply) -> str:
-    """How far training had come when the user's code raised; nothing when it had not begun."""
-    if not reply.step_ms or "OomtuneError" in (reply.error.bases if reply.error else ()):
+def _progress(reply: Reply) -> str:
+    """Return how far training had come when the user's code raised; empty if it had not begun."""
+    if not reply.step_ms or (reply.error is not None and "OomtuneError" in reply.error.bases):
         return ""
     doing = "validation" if reply.stage is Stage.VALIDATE else "training"
     return f" (in {doing}, after {len(reply.step_ms)} steps)"
@@ -163,41 +182,37 @@ def over_headroom_error(peak_bytes: int, budget: Budget, allowed_bytes: int | No
 
 
 def _raised(error: RaisedError) -> tuple[FailureKind, TrialError]:
-    """An exception that the worker caught: its type decides where it can, its message where the type is shared."""
+    """Judge an exception: by its type where the type is enough, by its message where several causes share the type."""
     names = {error.type_name.rsplit(".", 1)[-1], *error.bases}
-    ours = "OomtuneError" in names
+    is_ours = "OomtuneError" in names
     report = TrialError(
         code="loss_not_finite" if "LossNotFinite" in names else "raised",
-        message=error.message if ours else f"{error.type_name.rsplit('.', 1)[-1]}: {error.message}",
+        message=error.message if is_ours else f"{error.type_name.rsplit('.', 1)[-1]}: {error.message}",
         hint=error.hint,
         traceback=error.traceback,
     )
     if "AllocatorStalled" in names:
-        return Kind.DEVICE_OOM, _with_code(report, Kind.DEVICE_OOM, message=error.message)
+        return Kind.DEVICE_OOM, TrialError(code="device_oom", message=error.message, hint=error.hint)
     if "MemoryError" in names:
-        return Kind.HOST_OOM, _with_code(report, Kind.HOST_OOM)
+        return Kind.HOST_OOM, TrialError(code="host_oom", message=report.message, hint=error.hint)
     if "OpError" in names or "JaxRuntimeError" in names or "XlaRuntimeError" in names:
         diagnosis = classify(f"{error.type_name}: {error.message}")
         if diagnosis.kind != "not_oom":
             kind = _OUT_OF_MEMORY[diagnosis.kind]
-            return kind, _with_code(report, kind, message=_first_line(error.message))
+            return kind, TrialError(code=kind.value, message=_memory_line(error.message), hint=error.hint)
     return Kind.CRASH, report
 
 
-def _with_code(error: TrialError, kind: Kind, *, message: str | None = None) -> TrialError:
-    return TrialError(code=kind.value, message=message or error.message, hint=error.hint)
-
-
-def _first_line(message: str) -> str:
-    """The line that names the tensor, out of a message that may hold a graph's worth of them."""
+def _memory_line(message: str) -> str:
+    """Return the line that names the tensor; the message may hold a whole graph."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return next((line for line in lines if "OOM" in line or "memory" in line), lines[0] if lines else "")
 
 
 def _silent(ending: Ending) -> tuple[FailureKind, TrialError]:
-    """The process ended without a reply: its signal and its last words are all there is."""
+    """Judge a process that ended without a reply by its signal and its last words."""
     how = _how_it_ended(ending.exit_code)
-    diagnosis: Diagnosis = classify(ending.stderr_tail)
+    diagnosis = classify(ending.stderr_tail)
     if diagnosis.kind != "not_oom":
         kind = _OUT_OF_MEMORY[diagnosis.kind]
         return kind, TrialError(code=kind.value, message=f"{how}; its last words: {diagnosis.line}")
@@ -223,7 +238,88 @@ def _how_it_ended(exit_code: int | None) -> str:
 
 def _signal_hint(exit_code: int | None) -> str:
     if exit_code == -signal.SIGILL:
-        return "this CPU says it has instructions that it can't run; set ONEDNN_MAX_CPU_ISA=AVX2 and try again"
+        return "this CPU lists instructions that it can't run; set ONEDNN_MAX_CPU_ISA=AVX2 and try again"
     if exit_code == 0:
         return "the model's code ended the process; remove sys.exit() or os._exit() from it"
     return ""
+
+
+def _allocator(reply: Reply) -> AllocatorState | None:
+    """Return the allocator's state at the failure, with the size of the request if the error names it."""
+    state, error = reply.allocator, reply.error
+    if state is None or error is None or "AllocatorStalled" in error.bases:
+        return state
+    return replace(state, requested_bytes=classify(f"{error.type_name}: {error.message}").bytes_requested)
+
+
+def _fragmentation(state: AllocatorState | None) -> TrialError | None:
+    """Return the error that blames fragmentation, with the allocator's figures; None if fragmentation is not the cause.
+
+    Memory is fragmented when enough is free in total and no piece is large enough. On the CPU the trial ends before
+    the allocator names the request; the largest tensor in memory then stands for the request.
+    """
+    if state is None or not _is_fragmented(state):
+        return None
+    limit, free_share = format_bytes(state.limit_bytes), state.free_bytes / state.limit_bytes
+    if state.requested_bytes is None:
+        request = f"the model has tensors of {format_bytes(state.largest_held_bytes)}"
+    else:
+        request = f"the model requested {format_bytes(state.requested_bytes)}"
+    on_cpu = "cpu" in state.allocator
+    return TrialError(
+        code=FRAGMENTATION,
+        message=f"fragmentation: {free_share:.0%} of the limit of {limit} is free, in pieces of at most "
+        f"{format_bytes(state.largest_free_bytes)}, and {request} ({state.allocator}, "
+        f"{format_bytes(state.in_use_bytes)} in use, fragmentation {state.fragmentation:.2f})",
+        hint="use a smaller batch; on a GPU, device.allocator: cuda_malloc_async prevents fragmentation"
+        if on_cpu
+        else "set device.allocator: cuda_malloc_async, which prevents fragmentation, and probe again",
+    )
+
+
+def _is_fragmented(state: AllocatorState) -> bool:
+    request_bytes = state.largest_held_bytes if state.requested_bytes is None else state.requested_bytes
+    much_is_free = state.free_bytes > _FREE_SHARE * state.limit_bytes
+    much_is_used = state.in_use_bytes > _IN_USE_SHARE * state.limit_bytes
+    return much_is_free and much_is_used and state.largest_free_bytes < request_bytes <= state.free_bytes
+
+
+def leak_bytes_per_step(memory_after_step_bytes: Sequence[int], room_bytes: int) -> int:
+    """Return by how many bytes memory grows with each step; 0 if it doesn't grow steadily.
+
+    In the first half of a run caches fill and the optimizer makes its slots. A leak goes on in the second half.
+    """
+    later = memory_after_step_bytes[len(memory_after_step_bytes) // 2 :]
+    if len(later) < _FEWEST_STEPS or not _grows_steadily(later):
+        return 0
+    slopes = [(after - before) / (j - i) for (i, before), (j, after) in itertools.combinations(enumerate(later), 2)]
+    per_step = statistics.median(slopes)
+    share_bytes = max(_LEAK_BYTES, _LEAK_SHARE * later[0])
+    return int(per_step) if per_step > max(_NOISE_BYTES, min(room_bytes / _STEPS_TO_FULL, share_bytes)) else 0
+
+
+def _grows_steadily(memory_bytes: Sequence[int]) -> bool:
+    changes = [after - before for before, after in itertools.pairwise(memory_bytes)]
+    rises = [change for change in changes if change > 0]
+    risen, fallen = sum(rises), -sum(change for change in changes if change < 0)
+    is_frequent = len(rises) >= _RISING_SHARE * len(changes)
+    return is_frequent and fallen <= _FALLING_SHARE * risen and max(rises) <= _JUMP_SHARE * risen
+
+
+def explain_leak(findings: Sequence[Finding], leak_bytes: int) -> tuple[Finding, ...]:
+    """Attribute the leak: to findings of kept tensors, else to a finding of retracing, else to a new finding."""
+    held_bytes = sum(finding.bytes_per_step or 0 for finding in findings)
+    if held_bytes >= _EXPLAINED_SHARE * leak_bytes:
+        return tuple(findings)
+    retracing = next((finding for finding in findings if finding.kind == "retrace"), None)
+    growth = f"memory grows by {format_bytes(leak_bytes)} a step"
+    if retracing is not None:
+        grown = replace(retracing, message=f"{retracing.message}; {growth}", bytes_per_step=leak_bytes)
+        return tuple(grown if finding is retracing else finding for finding in findings)
+    unexplained = Finding(
+        kind="leak",
+        message=f"{growth}, and oomtune could not find what holds it",
+        hint="look for objects that each step creates and keeps: iterators, tables, tapes",
+        bytes_per_step=leak_bytes,
+    )
+    return (*findings, unexplained)

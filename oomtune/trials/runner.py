@@ -1,4 +1,4 @@
-"""The one boundary behind which trials run."""
+"""The boundary behind which trials run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from oomtune.domain import Outcome, Trial
 
 
 class TimeUp(Exception):
-    """The trial had not ended within the time it was given."""
+    """Time ran out before the trial had shown anything."""
 
 
 class Runner(Protocol):
-    """Runs a trial in a process of its own and says how it ended. Never raises for how a trial ends."""
+    """Runs trials, each in its own process. However a trial ends, the runner returns an outcome."""
 
     def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
-        """How the trial ended. Raises TimeUp when it was stopped after `within_s` and had shown nothing."""
+        """Run the trial and return its outcome. Raise `TimeUp` if `within_s` ran out and nothing was measured."""
         ...
 
     def close(self) -> None:
-        """End every process this runner started."""
+        """End every process that this runner started."""
         ...

@@ -1,4 +1,4 @@
-"""The worker process from outside: starting it, handing it work, and making sure that nothing of it is left."""
+"""The worker process from outside: start it, give it work, and leave nothing of it behind."""
 
 from __future__ import annotations
 
@@ -16,25 +16,30 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from oomtune.errors import TensorFlowMissing, WorkerBroken
+from pydantic import TypeAdapter
+
+from oomtune.domain import RaisedError
+from oomtune.errors import DataUnreadable, TensorFlowMissing, TrialCrashed, WorkerBroken
 
 Mode = Literal["fork", "spawn"]
+_T = TypeVar("_T")
 
-# Started by name, so that nothing here imports TensorFlow; without the user's folder on the path, where a file called
-# typing.py or keras.py would be imported instead of the real one.
+# The worker is started by name, so that this process imports no TensorFlow. The empty entry of sys.path goes, because
+# a typing.py or keras.py in the user's folder would hide the real module.
 _BOOT = "import sys; sys.path[:] = filter(None, sys.path); from oomtune.worker.process.zygote import serve; serve()"
 _TAIL_BYTES = 16_384
-_START_S = 180.0
-_ANSWER_S = 60.0
-_LAST_WORDS_S = 10.0
-_LOOK_EVERY_S = 0.25
+_LAST_WORDS_CHARACTERS = 600
+_START_TIMEOUT_S = 180.0
+_ANSWER_TIMEOUT_S = 60.0
+_EXIT_TIMEOUT_S = 10.0
+_NOTE_INTERVAL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """What the outside saw of one piece of work. A negative exit code is a signal."""
+    """How one piece of work ended. A negative exit code is a signal; `so_far` is the last note of the worker."""
 
     reply: bytes
     so_far: bytes
@@ -44,10 +49,15 @@ class Exit:
     duration_s: float
 
 
-class WorkerHost:
-    """A worker process and the pieces of work it runs, one at a time, each in a process group of its own.
+def order_document(word: Literal["trial", "describe", "inspect", "scan"], order: Any = None) -> bytes:
+    """Return an order as the worker reads it."""
+    return json.dumps({"do": word, "order": TypeAdapter(Any).dump_python(order, mode="json")}).encode()
 
-    Creating it starts the process and returns at once, so that TensorFlow is imported while the caller does
+
+class WorkerHost:
+    """A worker process. It runs one piece of work at a time, each in its own process group.
+
+    The constructor starts the process and returns at once, so that the worker imports TensorFlow while the caller does
     something else.
     """
 
@@ -55,9 +65,9 @@ class WorkerHost:
         self.mode = mode
         self.environment = dict(environment or {})
         self._inbox = b""
-        self._ready = False
+        self._is_ready = False
+        self._is_closed = False
         self._fences_writes = False
-        self._closed = False
         self._child: int | None = None
         self._control, theirs = socket.socketpair()
         try:
@@ -75,21 +85,44 @@ class WorkerHost:
                 stderr=log,
                 pass_fds=(theirs.fileno(),),
                 env={**os.environ, **self.environment},
-                # Ctrl-C in the terminal is for the command line, which ends the worker in its own good order.
+                # Ctrl-C in the terminal must reach the command line only, which then ends the worker.
                 start_new_session=True,
             )
 
+    def ask(
+        self,
+        word: Literal["describe", "inspect", "scan"],
+        order: Any,
+        answer: type[_T],
+        *,
+        timeout_s: float,
+        watch: Callable[[bytes], None] | None = None,
+    ) -> _T:
+        """Have the worker do something that is no trial, and return its answer.
+
+        Raise what the worker raised, as `DataUnreadable` or `TrialCrashed`. `watch` receives the worker's notes.
+        """
+        ended = self.call(order_document(word, order), timeout_s=timeout_s, watch=watch)
+        document = _parse(ended.reply)
+        if document is None:
+            last_words = ended.output_tail[-_LAST_WORDS_CHARACTERS:].strip()
+            how = f"did not answer within {timeout_s:.0f} s" if ended.timed_out else "ended without an answer"
+            raise WorkerBroken(f"the worker ({word}) {how}", hint=last_words or "try: oomtune doctor")
+        if document["error"] is not None:
+            raise _raised(TypeAdapter(RaisedError).validate_python(document["error"]))
+        return TypeAdapter(answer).validate_python(document["value"])
+
     def call(self, order: bytes, *, timeout_s: float, watch: Callable[[bytes], None] | None = None) -> Exit:
-        """Run one piece of work and wait for its end, however it ends; `watch` is shown what it notes meanwhile."""
+        """Run one piece of work and return how it ended. `watch` receives the worker's notes meanwhile."""
         self.wait_until_ready()
         scratch = self._scratch(order)
         try:
-            return self._call(scratch, timeout_s, watch or _nobody)
+            return self._call(scratch, timeout_s, watch or _ignore)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def _scratch(self, order: bytes) -> Path:
-        """A folder of the trial's own with its order in it."""
+        """Make a folder for one piece of work, with the order in it."""
         try:
             scratch = Path(tempfile.mkdtemp(dir=self.root))
             (scratch / "order.json").write_bytes(order)
@@ -110,7 +143,7 @@ class WorkerHost:
                 raise self._worker_gone() from None
             finally:
                 os.close(reply_in)
-            self._child = int(self._message(time.monotonic() + _ANSWER_S)["started"])
+            self._child = int(self._message(time.monotonic() + _ANSWER_TIMEOUT_S)["started"])
             note = scratch / "so_far.json"
             reply, timed_out = self._read_reply(pipe.fileno(), began + timeout_s, lambda: watch(_contents(note)))
             if timed_out:
@@ -126,11 +159,11 @@ class WorkerHost:
         )
 
     def _read_reply(self, descriptor: int, deadline: float, look: Callable[[], None]) -> tuple[bytes, bool]:
-        """All that came on the reply pipe until it closed, and whether the deadline came first."""
+        """Return all that came through the reply pipe until it closed, and whether the deadline came first."""
         chunks: list[bytes] = []
         while True:
             left_s = max(0.0, deadline - time.monotonic())
-            readable, _, _ = select.select([descriptor], [], [], min(left_s, _LOOK_EVERY_S))
+            readable, _, _ = select.select([descriptor], [], [], min(left_s, _NOTE_INTERVAL_S))
             look()
             if not readable and left_s == 0.0:
                 return b"", True
@@ -142,10 +175,10 @@ class WorkerHost:
             chunks.append(chunk)
 
     def _await_exit(self) -> int:
-        """The exit code of a child whose pipe has closed; a child that closed it and lives on is ended."""
-        if not self._readable(time.monotonic() + _LAST_WORDS_S):
+        """Return the exit code of the child. Kill a child that has closed its pipe and lives on."""
+        if not self._is_readable(time.monotonic() + _EXIT_TIMEOUT_S):
             self._kill_child()
-        exit_code = int(self._message(time.monotonic() + _ANSWER_S)["exited"])
+        exit_code = int(self._message(time.monotonic() + _ANSWER_TIMEOUT_S)["exited"])
         self._child = None
         return exit_code
 
@@ -155,24 +188,24 @@ class WorkerHost:
                 os.killpg(self._child, signal.SIGKILL)
 
     def wait_until_ready(self) -> None:
-        """Wait until TensorFlow is imported; at once when it is."""
-        if self._ready:
+        """Wait until the worker has imported TensorFlow."""
+        if self._is_ready:
             return
-        message = self._message(time.monotonic() + _START_S)
+        message = self._message(time.monotonic() + _START_TIMEOUT_S)
         if "broken" in message:
             raise TensorFlowMissing(
                 f"TensorFlow can't be imported: {message['broken']}",
                 hint="pip install tensorflow, then: oomtune doctor",
             )
         self._fences_writes = message["fences_writes"]
-        self._ready = True
+        self._is_ready = True
 
     def fences_writes(self) -> bool:
-        """Can the worker's kernel deny the user's code to write outside a trial's folder?"""
+        """Return True if the kernel can keep the user's code from writing outside a trial's folder."""
         self.wait_until_ready()
         return self._fences_writes
 
-    def _readable(self, deadline: float) -> bool:
+    def _is_readable(self, deadline: float) -> bool:
         if b"\n" in self._inbox:
             return True
         readable, _, _ = select.select([self._control], [], [], max(0.0, deadline - time.monotonic()))
@@ -180,8 +213,8 @@ class WorkerHost:
 
     def _message(self, deadline: float) -> dict[str, Any]:
         while b"\n" not in self._inbox:
-            if not self._readable(deadline):
-                raise WorkerBroken("the worker process does not answer", hint="try again; oomtune doctor may say more")
+            if not self._is_readable(deadline):
+                raise WorkerBroken("the worker process does not answer", hint="try again; oomtune doctor may show more")
             try:
                 data = self._control.recv(65536)
             except ConnectionResetError:
@@ -194,20 +227,20 @@ class WorkerHost:
         return message
 
     def _worker_gone(self) -> WorkerBroken:
-        last_words = _tail(self.root / "worker.txt")[-600:].strip()
+        last_words = _tail(self.root / "worker.txt")[-_LAST_WORDS_CHARACTERS:].strip()
         return WorkerBroken(
-            "the worker process ended by itself", hint=last_words or "the same command goes on where it was"
+            "the worker process ended by itself", hint=last_words or "run the same command again to go on from here"
         )
 
     def close(self) -> None:
-        """End the worker and all it started. Safe to call twice."""
-        if self._closed:
+        """End the worker and everything it started. Calling it twice is safe."""
+        if self._is_closed:
             return
-        self._closed = True
+        self._is_closed = True
         self._kill_child()
         self._control.close()
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if not self._ready:
+            if not self._is_ready:
                 os.killpg(self._process.pid, signal.SIGKILL)
         try:
             self._process.wait(timeout=5)
@@ -217,12 +250,27 @@ class WorkerHost:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-def _nobody(_note: bytes) -> None:
-    """Watches nothing."""
+def _parse(reply: bytes) -> dict[str, Any] | None:
+    """Return the reply; None if the worker ended before the reply was complete."""
+    try:
+        document: dict[str, Any] = json.loads(reply)
+    except ValueError:
+        return None
+    return document
+
+
+def _raised(error: RaisedError) -> DataUnreadable | TrialCrashed:
+    is_ours = "OomtuneError" in error.bases
+    message = error.message if is_ours else f"{error.type_name.rsplit('.', 1)[-1]}: {error.message}"
+    error_class = DataUnreadable if "DataUnreadable" in error.bases else TrialCrashed
+    return error_class(message, hint=error.hint, traceback=error.traceback)
+
+
+def _ignore(_note: bytes) -> None:
+    pass
 
 
 def _contents(path: Path) -> bytes:
-    """What a worker left in this file; nothing, if it did not come to that."""
     return path.read_bytes() if path.exists() else b""
 
 

@@ -106,8 +106,7 @@ def test_a_worker_that_is_killed_is_an_environment_problem_and_the_ledger_is_kep
 
 def test_a_worker_killed_between_two_trials_is_said_too() -> None:
     from oomtune.errors import WorkerBroken
-    from oomtune.trials.ask import order_document
-    from oomtune.trials.worker_host import WorkerHost
+    from oomtune.trials.worker_host import WorkerHost, order_document
 
     host = WorkerHost("spawn")
     try:

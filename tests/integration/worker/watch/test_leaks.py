@@ -216,4 +216,4 @@ def test_memory_that_is_free_in_small_pieces_only_is_told_as_fragmentation(confi
     assert state.limit_bytes == 24 * 1024**2
     assert state.largest_free_bytes < state.largest_held_bytes == 6 * 1024**2 <= state.free_bytes
     assert state.fragmentation > 0.5
-    assert error.hint.startswith("take a smaller batch")
+    assert error.hint.startswith("use a smaller batch")
