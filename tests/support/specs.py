@@ -6,7 +6,10 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from oomtune.domain import Budget, Device, ProbeSpec, Trial, WorkOrder
+from oomtune.errors import SpecProblem
 from oomtune.spec import load_spec
 
 _SMALL: dict[str, Any] = {
@@ -67,3 +70,10 @@ def small_work_order(trial: Trial, folder: Path | None = None, **overrides: Any)
         device=CPU,
         budget=BUDGET,
     )
+
+
+def spec_problems(source: Any, **options: Any) -> list[str]:
+    """Return the problems that loading a spec raises."""
+    with pytest.raises(SpecProblem) as caught:
+        load_spec(source, **options)
+    return [str(problem) for problem in caught.value.problems]

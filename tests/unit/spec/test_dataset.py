@@ -1,4 +1,4 @@
-"""The `dataset` section at the border: every form that is accepted, and what is said of those that are not."""
+"""The `dataset` section: every form it accepts, and the errors of those it does not."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def problems(folder: Path, dataset: dict[str, Any]) -> list[str]:
         {"tfds": {"path": "images", "inputs": "text", "targets": "label"}, "tokenizer": {"split": "words"}},
     ],
 )
-def test_each_form_is_accepted_and_travels_to_the_worker_unchanged(folder: Path, dataset: dict[str, Any]) -> None:
+def test_each_form_reaches_the_worker_unchanged(folder: Path, dataset: dict[str, Any]) -> None:
     spec = loaded(folder, dataset)
     adapter: TypeAdapter[domain.DatasetSpec] = TypeAdapter(domain.DatasetSpec)
     assert adapter.validate_json(adapter.dump_json(spec)) == spec
     assert spec.kind == next(iter(dataset))
 
 
-def test_what_is_left_out_has_its_default(folder: Path) -> None:
+def test_omitted_entries_have_defaults(folder: Path) -> None:
     words = domain.Tokenizer(split="words", max=20_000)
     text = loaded(folder, {"text": {"path": "a.txt"}})
     assert text == domain.TextData(paths=("a.txt",), targets="next", tokenizer=words)
@@ -86,7 +86,7 @@ def test_what_is_left_out_has_its_default(folder: Path) -> None:
     assert npz == domain.NpzData(paths=("a.npz", "b.npz"), inputs="x", targets="y")
 
 
-def test_a_pattern_stands_for_files_in_order_each_once(folder: Path) -> None:
+def test_a_pattern_matches_files_in_order_each_once(folder: Path) -> None:
     def names(*paths: str) -> list[str]:
         return [str(path.relative_to(folder)) for path in matching_paths(paths, folder)]
 
@@ -99,7 +99,7 @@ def test_a_pattern_stands_for_files_in_order_each_once(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "said"),
+    ("dataset", "message"),
     [
         (
             {},
@@ -160,13 +160,13 @@ def test_a_pattern_stands_for_files_in_order_each_once(folder: Path) -> None:
         ({"tfrecord": RECORDS, "tokenizer": {}}, "dataset.tokenizer: no feature of dataset.tfrecord is a string"),
     ],
 )
-def test_each_refusal_names_its_key_and_what_is_accepted(folder: Path, dataset: dict[str, Any], said: str) -> None:
+def test_each_error_names_its_key_and_what_is_accepted(folder: Path, dataset: dict[str, Any], message: str) -> None:
     shown = problems(folder, dataset)
-    assert any(said.format(folder=folder) in line for line in shown), shown
+    assert any(message.format(folder=folder) in line for line in shown), shown
 
 
 @pytest.mark.parametrize(
-    ("feature", "said"),
+    ("feature", "message"),
     [
         ({"shape": [2, None], "dtype": "int64"}, "only the first axis may be null"),
         ({"shape": [None], "dtype": "string"}, "a string is one text; its shape is []"),
@@ -174,14 +174,14 @@ def test_each_refusal_names_its_key_and_what_is_accepted(folder: Path, dataset: 
         ({"shape": [0], "dtype": "int64"}, "expected 1 or more; got 0"),
     ],
 )
-def test_a_feature_that_cannot_be_read_is_refused(folder: Path, feature: dict[str, Any], said: str) -> None:
+def test_refuses_a_feature_that_cannot_be_read(folder: Path, feature: dict[str, Any], message: str) -> None:
     (line,) = problems(folder, {"tfrecord": {**RECORDS, "features": {**FEATURES, "label": feature}}})
     assert line.startswith("dataset.tfrecord.features.label")
-    assert said in line
+    assert message in line
 
 
 @pytest.mark.parametrize(
-    ("tokenizer", "said"),
+    ("tokenizer", "message"),
     [
         (
             {"split": "word"},
@@ -201,12 +201,12 @@ def test_a_feature_that_cannot_be_read_is_refused(folder: Path, feature: dict[st
         ),
     ],
 )
-def test_a_tokenizer_that_cannot_be_is_refused(folder: Path, tokenizer: dict[str, Any], said: str) -> None:
+def test_refuses_an_impossible_tokenizer(folder: Path, tokenizer: dict[str, Any], message: str) -> None:
     shown = problems(folder, {"text": {"path": "a.txt"}, "tokenizer": tokenizer})
-    assert any(said.format(folder=folder) in line for line in shown), shown
+    assert any(message.format(folder=folder) in line for line in shown), shown
 
 
-def test_a_target_of_text_is_a_word_or_a_tensor(folder: Path) -> None:
+def test_targets_of_text_are_a_word_or_a_tensor(folder: Path) -> None:
     (line,) = problems(folder, {"text": {"path": "a.txt", "targets": "nxt"}})
     assert line == "dataset.text.targets: expected next or same; got 'nxt'; did you mean 'next'?"
     (line,) = problems(folder, {"text": {"path": "a.txt", "targets": {"shape": [], "dtype": "int32"}}})

@@ -1,4 +1,4 @@
-"""A spec's `search`: the space it spans, and what is wrong with one that spans none."""
+"""The `search` section: the space it spans, and the errors of a section that spans none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oomtune.domain import Candidate, ClassConfig, Remat, RematLayers, RematMode
+from oomtune.domain import Candidate, ClassConfig, Objective, Remat, RematLayers, RematMode
 from oomtune.errors import SpecProblem
 from oomtune.spec import load_spec
 from tests.support.specs import small_probe_spec, small_spec
@@ -15,7 +15,7 @@ NONE, FULL = RematMode.NONE, RematMode.FULL
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ({"search__sequence_length": {"max": 10**6}}, "search.sequence_length: gives 1,000,000 lengths"),
         (
@@ -53,14 +53,14 @@ NONE, FULL = RematMode.NONE, RematMode.FULL
         ({"device__memory_growth": "some"}, "device.memory_growth: expected true or false; got 'some'"),
     ],
 )
-def test_a_search_that_makes_no_sense_is_refused(overrides: dict[str, Any], said: str) -> None:
+def test_refuses_a_search_that_makes_no_sense(overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecProblem) as caught:
         load_spec(small_spec(**overrides))
     (problem,) = caught.value.problems
-    assert said in str(problem)
+    assert message in str(problem)
 
 
-def test_code_that_trains_by_itself_has_its_own_optimizer_and_model(tmp_path: Any) -> None:
+def test_own_training_code_excludes_searching_optimizers_and_remat(tmp_path: Any) -> None:
     values = {"model": {"train_step": "loop:make"}, "search": {"optimizer": ["adam", "sgd"], "remat": ["full"]}}
     with pytest.raises(SpecProblem) as caught:
         load_spec(values)
@@ -79,11 +79,11 @@ def test_code_that_trains_by_itself_has_its_own_optimizer_and_model(tmp_path: An
         ),
     ],
 )
-def test_layers_that_stand_side_by_side_are_one_choice(entries: list[Any], choices: tuple[Remat, ...]) -> None:
+def test_layers_outside_a_list_are_one_choice_together(entries: list[Any], choices: tuple[Remat, ...]) -> None:
     assert small_probe_spec(search__remat=entries).space.remats == choices
 
 
-def test_floors_cut_the_axes() -> None:
+def test_minimum_sizes_cut_the_axes() -> None:
     space = small_probe_spec(
         search__batch_size=[4, 8, 16],
         search__min_batch_size=5,
@@ -94,10 +94,36 @@ def test_floors_cut_the_axes() -> None:
     assert space.sequence_lengths == (96, 128)
 
 
-def test_a_choice_of_optimizers_keeps_what_each_stands_for() -> None:
+def test_each_searched_optimizer_keeps_its_configuration() -> None:
     light = {"class_name": "Adafactor", "config": {"learning_rate": 0.5}}
     spec = small_probe_spec(search__optimizer=["adam", light])
     assert spec.space.optimizers == ("adam", "Adafactor")
     candidate = Candidate(batch_size=1, optimizer="Adafactor")
     assert spec.training.optimizer_of(candidate) == ClassConfig(class_name="Adafactor", config={"learning_rate": 0.5})
     assert spec.training.optimizer_of(Candidate(batch_size=1)) == "sgd"
+
+
+@pytest.mark.parametrize(
+    ("axis", "values"),
+    [
+        (32, [32]),
+        ([64, 8, 8, 16], [8, 16, 64]),
+        ({"min": 1, "max": 5}, [1, 2, 3, 4, 5]),
+        ({"min": 5, "max": 33, "multiple_of": 8}, [8, 16, 24, 32]),
+    ],
+)
+def test_an_axis_is_a_number_a_list_or_a_range(axis: Any, values: list[int]) -> None:
+    space = load_spec(small_spec(search__batch_size=axis, search__sequence_length=axis)).spec.space
+    assert list(space.batch_sizes) == values
+    assert space.sequence_lengths == tuple(values)
+
+
+def test_a_batch_above_the_effective_one_is_not_searched() -> None:
+    space = load_spec(small_spec(training__effective_batch_size=100)).spec.space
+    assert space.batch_sizes[-1] == 100
+
+
+@pytest.mark.parametrize("objective", list(Objective))
+def test_accepts_every_objective(objective: Objective) -> None:
+    loaded = load_spec(small_spec(search__objective=objective.value, search__sequence_length=[4]))
+    assert loaded.spec.space.objective is objective

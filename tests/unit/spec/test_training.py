@@ -1,4 +1,4 @@
-"""Losses, their weights and metrics: of all outputs, of each by its name, or of each in their order."""
+"""Losses, their weights and metrics: for all outputs, for each by name, or for each in order."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HUBER = {"class_name": "Huber", "config": {"delta": 2.0}}
         ),
     ],
 )
-def test_each_form_is_read_and_crosses_to_the_worker(training: dict[str, Any], read: TrainingSpec) -> None:
+def test_each_form_reaches_the_worker_unchanged(training: dict[str, Any], read: TrainingSpec) -> None:
     values = small_spec(training=training)
     jsonschema.validate(values, json_schema())
     assert load_spec(values).spec.training == read
@@ -62,7 +62,7 @@ def test_each_form_is_read_and_crosses_to_the_worker(training: dict[str, Any], r
 
 
 @pytest.mark.parametrize(
-    ("training", "said"),
+    ("training", "message"),
     [
         ({"loss": {"class_nam": "Huber", "config": {}}}, "training.loss.class_nam: unknown key; did you mean 'class_"),
         ({"loss": {}}, "training.loss: expected at least 1 entry"),
@@ -89,8 +89,8 @@ def test_each_form_is_read_and_crosses_to_the_worker(training: dict[str, Any], r
         ({"metrics": ["mae"]}, "training.metrics: needs training.loss"),
     ],
 )
-def test_what_is_wrong_with_them_names_the_key(training: dict[str, Any], said: str) -> None:
+def test_each_error_names_its_key(training: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecProblem) as refused:
         load_spec(small_spec(training=training))
     shown = [f"{problem.key}: {problem.message}" for problem in refused.value.problems]
-    assert any(said in line for line in shown), shown
+    assert any(message in line for line in shown), shown
