@@ -15,7 +15,7 @@ from rich.text import Text
 from oomtune.domain import Budget, Device, Lane, ProbeSpec, Trial, TrialRecord
 from oomtune.report.terminal import trial_line, trial_table
 from oomtune.search import best_fit, time_ahead_s
-from oomtune.search.evidence import lane_views
+from oomtune.search.lanes import lane_views
 from oomtune.units import format_bytes, format_count, format_seconds
 
 _ROWS = 14

@@ -23,8 +23,8 @@ from oomtune.domain import (
     Verdict,
 )
 from oomtune.report.trial_rows import peak_of_limit
-from oomtune.search.evidence import lane_views
-from oomtune.search.line import Line, rising_line
+from oomtune.search.curves import Line, rising_line
+from oomtune.search.lanes import lane_views
 from oomtune.units import format_ms
 
 _MOST_LENGTHS = 12

@@ -11,7 +11,7 @@ from typing import Any
 from oomtune.domain import Aim, Lane, ProbeResult, Provenance, Run, Stage, runs_of
 from oomtune.report.answer import capitalized, edge_text, length_histogram, without_length
 from oomtune.report.trial_rows import Ending, ending_of
-from oomtune.search.line import Line
+from oomtune.search.curves import Line
 from oomtune.units import format_bytes, format_count, format_ms
 
 _UNITS = (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024), ("B", 1))

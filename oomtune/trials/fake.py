@@ -11,7 +11,6 @@ from oomtune.domain import (
     Candidate,
     Climb,
     Confirm,
-    Lane,
     Outcome,
     Point,
     Purpose,
@@ -21,7 +20,7 @@ from oomtune.domain import (
     Stage,
     Trial,
 )
-from oomtune.search.climb import next_further, next_size
+from oomtune.search.climb import climb, go_further
 from oomtune.trials.outcome import Ending, decide
 from oomtune.trials.runner import TimeUp
 
@@ -73,27 +72,24 @@ class FakeDevice:
                 return self._go_further(trial, self._steps(trial, [trial.candidate]))
 
     def _climb(self, trial: Climb) -> Reply:
-        def following(points: Sequence[Point]) -> int | None:
-            return next_size(trial.sizes, points, self.budget.budget_bytes, every=trial.every_size)
-
-        points, too_large = self._run_sizes(trial.lane, [], following)
-        if too_large is not None:
-            error = _out_of_memory(too_large)
-            return Reply(stage=Stage.TRAIN, points=points, batch_size=too_large.batch_size, error=error)
+        tried: list[Candidate] = []
+        points = climb(
+            trial.sizes,
+            lambda size: self._fitting(trial.lane.at(size), tried),
+            budget_bytes=self.budget.budget_bytes,
+            every=trial.every_size,
+        )
+        if len(points) < len(tried):
+            last = tried[-1]
+            return Reply(stage=Stage.TRAIN, points=points, batch_size=last.batch_size, error=_out_of_memory(last))
         return Reply(stage=Stage.DONE, points=points, peak_bytes=points[-1].peak_bytes)
 
-    def _run_sizes(
-        self, lane: Lane, points: Sequence[Point], following: Callable[[Sequence[Point]], int | None]
-    ) -> tuple[tuple[Point, ...], Candidate | None]:
-        """Run sizes until enough have run, or one of them needs more than the limit."""
-        points = list(points)
-        while (size := following(points)) is not None:
-            candidate = lane.at(size)
-            peak_bytes = self.law(candidate)
-            if peak_bytes > self.budget.limit_bytes:
-                return tuple(points), candidate
-            points.append(Point(batch_size=size, peak_bytes=peak_bytes, step_ms=self.step_ms(candidate)))
-        return tuple(points), None
+    def _fitting(self, candidate: Candidate, tried: list[Candidate]) -> Point | None:
+        tried.append(candidate)
+        peak = self.law(candidate)
+        if peak > self.budget.limit_bytes:
+            return None
+        return Point(batch_size=candidate.batch_size, peak_bytes=peak, step_ms=self.step_ms(candidate))
 
     def _take_turns(self, trial: BucketTurns) -> Reply:
         if self.turns_need is None:
@@ -120,17 +116,20 @@ class FakeDevice:
     def _go_further(self, trial: Search | Confirm, reply: Reply) -> Reply:
         if reply.error is not None or reply.peak_bytes is None:
             return reply
-        candidate, from_afar = trial.candidate, trial.further_within_s is not None
-
-        def following(points: Sequence[Point]) -> int | None:
-            return next_further(trial.further, points, self.budget.budget_bytes, from_afar=from_afar)
-
-        own = Point(batch_size=candidate.batch_size, peak_bytes=reply.peak_bytes, step_ms=reply.step_ms[-1])
-        (_, *further), too_large = self._run_sizes(candidate.lane, [own], following)
-        reply = dataclasses.replace(reply, further=tuple(further))
-        if too_large is None:
-            return reply
-        return dataclasses.replace(reply, further_at=too_large.batch_size, further_error=_out_of_memory(too_large))
+        tried: list[Candidate] = []
+        further = go_further(
+            trial.further,
+            Point(batch_size=trial.candidate.batch_size, peak_bytes=reply.peak_bytes, step_ms=reply.step_ms[-1]),
+            lambda size: self._fitting(trial.candidate.lane.at(size), tried),
+            budget_bytes=self.budget.budget_bytes,
+            from_afar=trial.further_within_s is not None,
+        )
+        if len(further) == len(tried):
+            return dataclasses.replace(reply, further=further)
+        last = tried[-1]
+        return dataclasses.replace(
+            reply, further=further, further_at=last.batch_size, further_error=_out_of_memory(last)
+        )
 
 
 def _one_length_only() -> RaisedError:

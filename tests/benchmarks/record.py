@@ -19,8 +19,8 @@ from pathlib import Path
 from oomtune.devices.host import cpu_name
 from oomtune.domain import Budget, Device, Failed, Kind, Lane, Outcome, ProbeSpec, Search, SearchSpace, Stage
 from oomtune.search import next_trial
-from oomtune.search.evidence import lane_views
-from oomtune.search.step import further_batches
+from oomtune.search.lanes import lane_views
+from oomtune.search.next_size import further_batches
 from oomtune.spec import load_spec
 from oomtune.trials.local import ForkRunner
 from tests.benchmarks.curves import HEADROOM, Approach, Climb, Curve, Wall, read_curves, write_curves

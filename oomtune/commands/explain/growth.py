@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping
 
 from oomtune.domain import Candidate, Cost, Growth, Point
-from oomtune.search.line import Line
+from oomtune.search.curves import Line
 
 # Two points that differ by less say nothing about the slope: peaks of one size vary by up to a tenth.
 _RISE = 1.15

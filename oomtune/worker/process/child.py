@@ -34,7 +34,7 @@ from oomtune.domain import (
     WorkOrder,
     runs_users_code,
 )
-from oomtune.search.climb import next_size
+from oomtune.search.climb import climb
 from oomtune.worker.build import inspection
 from oomtune.worker.data import worst_samples
 from oomtune.worker.data.scan import scan
@@ -144,19 +144,26 @@ def _climb_in_forks(order: WorkOrder, trial: Climb, progress: Progress) -> Raise
 
     Returns the error that ended the climb, if one did.
     """
-    budget_bytes = order.budget.budget_bytes
-    while (size := next_size(trial.sizes, progress.points, budget_bytes, every=trial.every_size)) is not None:
+    errors: list[RaisedError] = []
+
+    def run(size: int) -> Point | None:
         progress.batch_size = size
         progress.save(progress.reply())
         reply = _run_in_fork(dataclasses.replace(order, trial=dataclasses.replace(trial, sizes=(size,))))
         progress.stage = reply.stage
         progress.allocator = reply.allocator
         if reply.error is not None:
-            return reply.error
+            errors.append(reply.error)
+            return None
         progress.peak_bytes = reply.peak_bytes or 0
         progress.step_ms.extend(reply.step_ms)
         step_ms = min(reply.step_ms, default=0.0)
         progress.points.append(Point(batch_size=size, peak_bytes=progress.peak_bytes, step_ms=step_ms))
+        return progress.points[-1]
+
+    climb(trial.sizes, run, budget_bytes=order.budget.budget_bytes, every=trial.every_size)
+    if errors:
+        return errors[0]
     progress.stage = Stage.DONE
     return None
 

@@ -24,7 +24,7 @@ from oomtune.domain import (
     WorkOrder,
 )
 from oomtune.keras.remat import rematerialise
-from oomtune.search.climb import next_further, next_size
+from oomtune.search.climb import climb, go_further
 from oomtune.worker.build import model
 from oomtune.worker.data import agreement, trial_batch
 from oomtune.worker.process import device
@@ -131,23 +131,29 @@ def _validation(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset | Non
 def _climb(order: WorkOrder, trial: Climb, network: keras.Model, progress: Progress) -> None:
     """Run several sizes in this process. The graph is traced once, for any batch size."""
     budget_bytes = order.budget.budget_bytes
-    while (size := next_size(trial.sizes, progress.points, budget_bytes, every=trial.every_size)) is not None:
+
+    def run(size: int) -> Point:
         is_near = bool(progress.points) and progress.points[-1].peak_bytes > _NEAR_SHARE * budget_bytes
         progress.points.append(_measure_size(order, network, progress, size, through_epoch_end=is_near))
+        return progress.points[-1]
+
+    climb(trial.sizes, run, budget_bytes=budget_bytes, every=trial.every_size)
 
 
 def _run_further_sizes(order: WorkOrder, trial: Search | Confirm, network: keras.Model, progress: Progress) -> None:
     """Go on to larger sizes after the candidate, until one does not fit or the time for them is up."""
-    budget_bytes = order.budget.budget_bytes
     step_ms = (progress.step_ms or [0.0])[-1]
     first = Point(batch_size=trial.candidate.batch_size, peak_bytes=progress.peak_bytes or 0, step_ms=step_ms)
+    from_afar = trial.further_within_s is not None
     deadline = math.inf if trial.further_within_s is None else time.monotonic() + trial.further_within_s
-    while time.monotonic() < deadline:
-        points = [first, *progress.points]
-        size = next_further(trial.further, points, budget_bytes, from_afar=trial.further_within_s is not None)
-        if size is None:
-            return
+
+    def run(size: int) -> Point | None:
+        if time.monotonic() >= deadline:
+            return None
         progress.points.append(_measure_size(order, network, progress, size, through_epoch_end=True))
+        return progress.points[-1]
+
+    go_further(trial.further, first, run, budget_bytes=order.budget.budget_bytes, from_afar=from_afar)
 
 
 def _measure_size(

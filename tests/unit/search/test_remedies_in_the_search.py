@@ -27,7 +27,7 @@ from oomtune.domain import (
 from oomtune.domain.observer import Observer, SilentObserver
 from oomtune.report.answer import answer_rows
 from oomtune.search import best_fit
-from oomtune.search.accumulation import micro_batch
+from oomtune.search.answer import micro_batch
 from oomtune.session import Limits, run_session
 from oomtune.trials.fake import FakeDevice, Law
 from oomtune.trials.runner import Runner
