@@ -1,4 +1,4 @@
-"""A real Chromium, headless, started once. In CI a missing one fails the tests; elsewhere they say how to get it."""
+"""A real headless Chromium, started once. Without one, tests fail in CI and skip elsewhere, and say how to get it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Page:
         self.driver = driver
 
     def open(self, path: Path, *, width: int = 1400, scheme: str = "light") -> None:
-        self.said()  # what earlier pages said is not ours
-        self.turn(scheme, width)
+        self.console()  # drop the messages of earlier pages
+        self.emulate(scheme, width)
         self.driver.get(path.as_uri())
-        self.wait("return document.documentElement.dataset.drawn === 'yes'")  # plots are drawn after the page is there
+        self.wait("return document.documentElement.dataset.drawn === 'yes'")  # plots are drawn after the page loads
 
     def cdp(self, verb: str, **arguments: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self.driver.execute_cdp_cmd(verb, arguments)
@@ -41,30 +41,30 @@ class Page:
         return self.driver.execute_script(script, *arguments)
 
     def wait(self, script: str) -> None:
-        """Until the script returns something true."""
+        """Wait until the script returns something true."""
         WebDriverWait(self.driver, 10, poll_frequency=0.05).until(lambda driver: driver.execute_script(script))
 
-    def wait_for(self, seen: Callable[[], bool]) -> None:
-        """Until that is so."""
-        WebDriverWait(self.driver, 10, poll_frequency=0.05).until(lambda _: seen())
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait until the condition holds."""
+        WebDriverWait(self.driver, 10, poll_frequency=0.05).until(lambda _: condition())
 
-    def said(self) -> list[str]:
-        """What the console got: errors, warnings, and what the page's policy refused."""
+    def console(self) -> list[str]:
+        """Return new console messages: errors, warnings, and what the page's policy refused."""
         return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
 
-    def turn(self, scheme: str, width: int) -> None:
-        """As when the system goes dark, or a window is made narrow."""
+    def emulate(self, scheme: str, width: int) -> None:
+        """Emulate a colour scheme and a window width."""
         self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
 
     def drawn(self, plot: str) -> int:
-        """How many marks a plot shows."""
+        """Return how many marks a plot shows."""
         marks = "path.point, .point > path, .trace.bars .point, .js-line"
         count: int = self.run(f"return document.querySelectorAll('[data-plot={plot}] :is({marks})').length")
         return count
 
     def png(self, height: int | None = None) -> bytes:
-        """A picture of the page, or of the top of it."""
+        """Return a picture of the page, or of its top."""
         width, whole = self.run("return [innerWidth, document.documentElement.scrollHeight]")
         clip = {"x": 0, "y": 0, "width": width, "height": min(height or whole, whole), "scale": 1}
         return base64.b64decode(self.cdp("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"])
@@ -75,18 +75,18 @@ class Page:
 
 
 def chromium() -> tuple[str, str] | None:
-    """The browser and its driver, where they are installed."""
+    """Return the browser and its driver, if they are installed."""
     browser = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     driver = os.environ.get("CHROMEDRIVER") or shutil.which("chromedriver")
     return (browser, driver) if browser and driver else None
 
 
-def needed_chromium() -> tuple[str, str]:
-    """The same; without one a pipeline fails, and whoever runs the tests by hand is told."""
-    found = chromium()
-    if found is None:
+def require_chromium() -> tuple[str, str]:
+    """Return the browser and its driver. Without them, fail in CI and skip elsewhere."""
+    installed = chromium()
+    if installed is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(HOW_TO_GET_IT)
-    return found
+    return installed
 
 
 def chrome_options(browser: str) -> webdriver.ChromeOptions:
@@ -95,19 +95,19 @@ def chrome_options(browser: str) -> webdriver.ChromeOptions:
     for flag in ("headless=new", "disable-gpu", "disable-dev-shm-usage", "hide-scrollbars", "force-color-profile=srgb"):
         options.add_argument(f"--{flag}")
     if os.getuid() == 0:
-        options.add_argument("--no-sandbox")  # which root can't have
+        options.add_argument("--no-sandbox")  # root can't have the sandbox
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     return options
 
 
 @pytest.fixture(scope="session")
 def driver() -> Iterator[webdriver.Chrome]:
-    found = needed_chromium()
-    started = webdriver.Chrome(options=chrome_options(found[0]), service=Service(found[1]))
+    browser, chromedriver = require_chromium()
+    driver = webdriver.Chrome(options=chrome_options(browser), service=Service(chromedriver))
     try:
-        yield started
+        yield driver
     finally:
-        started.quit()
+        driver.quit()
 
 
 @pytest.fixture(scope="session")

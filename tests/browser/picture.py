@@ -1,4 +1,4 @@
-"""The README's picture of a report: `python -m tests.browser.picture LEDGER OUT.png`, of a probe that was kept."""
+"""Take the README's picture of a report: `python -m tests.browser.picture LEDGER OUT.png`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from selenium.webdriver.chrome.service import Service
 from oomtune.commands.report import from_ledger
 from oomtune.report.html import probe_page
 from oomtune.storage.ledger_index import find_ledger
-from tests.browser.conftest import Page, chrome_options, needed_chromium
+from tests.browser.conftest import Page, chrome_options, require_chromium
 
 _WIDTH, _HEIGHT = 1240, 900
 
 
 def main(word: str, target: str) -> None:
     finished = from_ledger(find_ledger(word, Path.cwd()))
-    found = needed_chromium()
-    driver = webdriver.Chrome(options=chrome_options(found[0]), service=Service(found[1]))
+    browser, chromedriver = require_chromium()
+    driver = webdriver.Chrome(options=chrome_options(browser), service=Service(chromedriver))
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "report.html"

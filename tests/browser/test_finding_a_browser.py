@@ -1,4 +1,4 @@
-"""Where the browser comes from: found by the same names everywhere, and missed aloud."""
+"""Finding a browser: the tests and the install script look for the same names, and a missing one is reported."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.conftest import BROWSERS, HOW_TO_GET_IT, chromium, needed_chromium
+from tests.browser.conftest import BROWSERS, HOW_TO_GET_IT, chromium, require_chromium
 from tests.support.cli import ROOT
 
 
 @pytest.mark.parametrize(("in_ci", "outcome"), [("true", pytest.fail.Exception), ("", pytest.skip.Exception)])
-def test_a_missing_browser_fails_a_pipeline_and_is_told_elsewhere(
+def test_a_missing_browser_fails_in_ci_and_skips_elsewhere(
     in_ci: str, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", in_ci)
@@ -22,15 +22,15 @@ def test_a_missing_browser_fails_a_pipeline_and_is_told_elsewhere(
     for name in ("CHROMIUM", "CHROMEDRIVER"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(outcome, match=HOW_TO_GET_IT):
-        needed_chromium()
+        require_chromium()
 
 
-def a_command(folder: Path, name: str, text: str = "") -> None:
+def write_command(folder: Path, name: str, text: str = "") -> None:
     (folder / name).write_text(f"#!/bin/sh\n{text}\n")
     (folder / name).chmod(0o755)
 
 
-def installing(path: Path) -> subprocess.CompletedProcess[str]:
+def run_install_script(path: Path) -> subprocess.CompletedProcess[str]:
     shell = shutil.which("sh")
     assert shell is not None
     script = str(ROOT / "tests" / "browser" / "install.sh")
@@ -38,10 +38,12 @@ def installing(path: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", BROWSERS)
-def test_what_the_tests_take_make_finds_too(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_install_script_finds_every_browser_that_the_tests_find(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for command in (name, "chromedriver"):
-        a_command(tmp_path, command)
-    ran = installing(tmp_path)
+        write_command(tmp_path, command)
+    ran = run_install_script(tmp_path)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
     for variable in ("CHROMIUM", "CHROMEDRIVER"):
         monkeypatch.delenv(variable, raising=False)
@@ -49,13 +51,13 @@ def test_what_the_tests_take_make_finds_too(name: str, tmp_path: Path, monkeypat
     assert chromium() == (str(tmp_path / name), str(tmp_path / "chromedriver"))
 
 
-def test_without_a_browser_make_says_in_one_line_how_to_get_it(tmp_path: Path) -> None:
-    (line,) = installing(tmp_path).stderr.splitlines()
+def test_without_a_browser_the_install_script_says_in_one_line_how_to_get_it(tmp_path: Path) -> None:
+    (line,) = run_install_script(tmp_path).stderr.splitlines()
     assert "apt-get install chromium chromium-driver" in line
 
 
-def test_what_runs_before_a_change_lands_is_a_pipeline_to_the_tests(tmp_path: Path) -> None:
-    a_command(tmp_path, "make", 'echo "$1 $CI"')
+def test_the_ci_script_runs_the_tests_as_ci(tmp_path: Path) -> None:
+    write_command(tmp_path, "make", 'echo "$1 $CI"')
     inherited = {name: value for name, value in os.environ.items() if name != "CI"}
     environment = {**inherited, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     ran = subprocess.run([str(ROOT / ".ci" / "run")], env=environment, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The report in a real browser: that it opens, draws, answers to mouse and keyboard, and asks nobody for anything."""
+"""The report in a real browser: it opens, draws, reacts to mouse and keyboard, and needs no network."""
 
 from __future__ import annotations
 
@@ -33,38 +33,38 @@ def result() -> ProbeResult:
 def opened(
     page: Page, result: ProbeResult, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Page]:
-    """The report at one width; the tests below share the page, as opening it is what takes time."""
+    """Open the report at one width. The tests below share the page because opening it takes time."""
     width, scheme = request.param
     path = tmp_path_factory.mktemp("report") / "a report & more.html"
     path.write_text(probe_page(result, tuned_text=TUNED, explanation=explanation(result)), encoding="utf-8")
     page.open(path, width=width, scheme=scheme)
     page.screenshot(f"report-{width}-{scheme}")
     yield page
-    assert page.said() == []  # whatever was done to it
+    assert page.console() == []
 
 
-def test_it_opens_and_draws_every_plot_and_asks_nobody_for_anything(opened: Page) -> None:
-    assert opened.said() == []
+def test_the_page_draws_every_plot_and_requests_nothing(opened: Page) -> None:
+    assert opened.console() == []
     assert all(opened.drawn(plot) > 2 for plot in PLOTS), {plot: opened.drawn(plot) for plot in PLOTS}
     assert opened.run("return document.documentElement.scrollWidth - innerWidth") == 0
     assert opened.run("return performance.getEntriesByType('resource').length") == 0
 
 
-def test_hovering_a_trial_tells_what_it_was(opened: Page, result: ProbeResult) -> None:
+def test_hovering_over_a_bar_describes_its_trial(opened: Page, result: ProbeResult) -> None:
     bars = opened.driver.find_elements(By.CSS_SELECTOR, "[data-plot=trials] .point")
     opened.run("arguments[0].scrollIntoView({block: 'center'})", bars[0])
     ActionChains(opened.driver).move_to_element(bars[0]).perform()
     opened.wait("return document.querySelectorAll('[data-plot=trials] .hoverlayer .hovertext').length > 0")
-    told = opened.run("return document.querySelector('[data-plot=trials] .hoverlayer').textContent")
+    hover = opened.run("return document.querySelector('[data-plot=trials] .hoverlayer').textContent")
     first = result.records[0]
-    assert "trial 1, calibrate" in told
-    assert f"batch {first.ended_at.batch_size}, {first.trial.candidate.lane}" in told
+    assert "trial 1, calibrate" in hover
+    assert f"batch {first.ended_at.batch_size}, {first.trial.candidate.lane}" in hover
 
 
 def column(page: Page, number: int) -> list[str]:
     rows = "[...document.querySelectorAll('#trial-table tbody tr')]"
-    found: list[str] = page.run(f"return {rows}.map(row => row.cells[arguments[0]].dataset.value)", number)
-    return found
+    values: list[str] = page.run(f"return {rows}.map(row => row.cells[arguments[0]].dataset.value)", number)
+    return values
 
 
 def test_a_heading_sorts_by_mouse_and_by_keyboard(opened: Page) -> None:
@@ -79,13 +79,13 @@ def test_a_heading_sorts_by_mouse_and_by_keyboard(opened: Page) -> None:
     values = column(opened, peak)
     known = [float(value) for value in values if value]
     assert known == rising[::-1]
-    assert values[len(known) :] == [""] * (len(values) - len(known))  # what is not known stays last
+    assert values[len(known) :] == [""] * (len(values) - len(known))  # unknown values stay last
     assert headings[peak].get_attribute("aria-sort") == "descending"
     assert "descending" in opened.run("return document.querySelector('[role=status]').textContent")
 
 
 @pytest.mark.parametrize("with_clipboard", [True, False])
-def test_copying_works_from_a_file(opened: Page, with_clipboard: bool) -> None:
+def test_copying_works_when_the_page_is_opened_from_a_file(opened: Page, with_clipboard: bool) -> None:
     if not with_clipboard:
         opened.run("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     opened.run("document.addEventListener('copy', () => { window.copied = getSelection().toString(); })")
@@ -99,10 +99,10 @@ def test_copying_works_from_a_file(opened: Page, with_clipboard: bool) -> None:
     assert text.strip() == TUNED.strip()
 
 
-def test_every_figure_is_told_in_words_and_everything_can_be_reached_by_tab(opened: Page) -> None:
+def test_every_figure_has_a_text_alternative_and_every_control_takes_the_focus(opened: Page) -> None:
     plots = "[...document.querySelectorAll('[data-plot]')]"
-    told = opened.run(f"return {plots}.map(plot => plot.getAttribute('aria-label'))")
-    assert all(len(words) > 40 for words in told)
+    labels = opened.run(f"return {plots}.map(plot => plot.getAttribute('aria-label'))")
+    assert all(len(label) > 40 for label in labels)
     reachable = "[...document.querySelectorAll('button, summary, .scroll, pre, a[href]')]"
     assert opened.run(f"return {reachable}.every(one => one.tabIndex >= 0)")
     headings = opened.run("return [...document.querySelectorAll('h1, h2, h3')].map(one => Number(one.tagName[1]))")
@@ -110,18 +110,18 @@ def test_every_figure_is_told_in_words_and_everything_can_be_reached_by_tab(open
     assert all(after - before <= 1 for before, after in itertools.pairwise(headings))
 
 
-def test_page_and_plots_follow_when_the_screen_turns(opened: Page) -> None:
+def test_page_and_plots_follow_the_colour_scheme_and_the_width(opened: Page) -> None:
     paper = "return getComputedStyle(document.body).backgroundColor"
     label = "return document.querySelector('[data-plot=trials]')._fullLayout.hoverlabel.bgcolor"
     before, was_light = opened.run(label), opened.run(paper) == LIGHT_PAPER
-    opened.turn("dark" if was_light else "light", 400 if was_light else 1400)
+    opened.emulate("dark" if was_light else "light", 400 if was_light else 1400)
     wanted = "< 400" if was_light else "> 1000"
     opened.wait(f"return document.querySelector('[data-plot=trials] svg').clientWidth {wanted}")
     opened.wait(f"{label} !== '{before}'")
     assert (opened.run(paper) == LIGHT_PAPER) is not was_light
 
 
-def test_a_lane_whose_edge_is_not_known_has_a_ring_that_the_legend_names(page: Page, tmp_path: Path) -> None:
+def test_a_ring_with_a_legend_marks_a_lane_whose_edge_is_not_known(page: Page, tmp_path: Path) -> None:
     early = finished(max_trials=3)
     path = tmp_path / "early.html"
     path.write_text(probe_page(early), encoding="utf-8")
@@ -136,7 +136,7 @@ def test_a_lane_whose_edge_is_not_known_has_a_ring_that_the_legend_names(page: P
     page.screenshot("report-early")
 
 
-def shown_as(page: Page, tmp_path: Path, result: ProbeResult) -> Page:
+def show(page: Page, tmp_path: Path, result: ProbeResult) -> Page:
     path = tmp_path / "report.html"
     path.write_text(probe_page(result), encoding="utf-8")
     page.open(path)
@@ -145,19 +145,19 @@ def shown_as(page: Page, tmp_path: Path, result: ProbeResult) -> Page:
 
 def test_the_frontier_of_one_length_is_drawn(page: Page, tmp_path: Path) -> None:
     spec = probe_spec(search__sequence_length=[128], search__precision=["float32"])
-    shown_as(page, tmp_path, finished(spec))
+    show(page, tmp_path, finished(spec))
     traces = page.run(
         "return document.querySelector('[data-plot=frontier]').data.map(t => [t.mode, t.x.length, t.showlegend])"
     )
     assert [mode for mode, points, _ in traces if points == 1] == ["markers"] * 2
-    # The mark of the largest batch and that of the budget's edge, beside the runs.
+    # The marks of the largest batch and of the fit's edge, and the runs.
     assert page.run("return document.querySelectorAll('[data-plot=frontier] .trace.scatter').length") == 3
-    assert page.said() == []
+    assert page.console() == []
 
 
-def test_lines_are_told_apart_without_colour(page: Page, tmp_path: Path) -> None:
+def test_lines_differ_without_colour(page: Page, tmp_path: Path) -> None:
     spec = probe_spec(search__precision=["float32", "mixed_bfloat16", "mixed_float16"])
-    shown_as(page, tmp_path, finished(spec))
+    show(page, tmp_path, finished(spec))
     dashes = (
         "return document.querySelector('[data-plot={0}]').data"
         ".filter(t => t.mode === 'lines').map(t => [t.name, t.line.dash, t.line.color])"
@@ -170,11 +170,11 @@ def test_lines_are_told_apart_without_colour(page: Page, tmp_path: Path) -> None
         "return [...document.querySelectorAll('[data-plot=curve] .legend .js-line')].map(l => l.style.strokeDasharray)"
     )
     page.driver.find_element(By.CSS_SELECTOR, "#curve button.lanes").click()
-    page.wait_for(lambda: len(page.run(legend)) == 12)  # a piece of each line stands before its name
+    page.wait_for(lambda: len(page.run(legend)) == 12)  # the legend draws a piece of each line
 
 
-def test_lanes_that_are_not_drawn_at_first_are_told_of_and_can_be_had_by_key(page: Page, tmp_path: Path) -> None:
-    shown_as(page, tmp_path, finished())
+def test_a_key_press_adds_the_lanes_that_are_not_drawn_at_first(page: Page, tmp_path: Path) -> None:
+    show(page, tmp_path, finished())
     caption = page.driver.find_element(By.CSS_SELECTOR, "#curve figcaption").text
     assert "At first 4 of 8 lanes are drawn" in caption
     before = page.drawn("curve")
@@ -198,7 +198,7 @@ return [...document.querySelectorAll('[data-plot]')].flatMap(plot => {
 
 
 @pytest.mark.parametrize("width", [400, 1400])
-def test_the_legend_of_many_lanes_has_those_that_are_drawn_and_is_whole(page: Page, tmp_path: Path, width: int) -> None:
+def test_the_legend_lists_the_drawn_lanes_without_scrolling(page: Page, tmp_path: Path, width: int) -> None:
     precisions = ["float32", "mixed_bfloat16", "mixed_float16"]
     spec = probe_spec(search__sequence_length=list(range(64, 513, 64)), search__precision=precisions)
     path = tmp_path / "lanes.html"
@@ -222,7 +222,7 @@ def test_the_legend_of_many_lanes_has_those_that_are_drawn_and_is_whole(page: Pa
 
 
 @pytest.mark.parametrize("width", [400, 1400])
-def test_names_of_any_length_are_cut_to_what_there_is_room_for(page: Page, tmp_path: Path, width: int) -> None:
+def test_long_names_are_shortened_to_fit(page: Page, tmp_path: Path, width: int) -> None:
     spec = probe_spec()
     long = "a layer's name " * 8 + "\u975e\u5e38" * 20
     space = dataclasses.replace(spec.space, sequence_lengths=None, precisions=(f"{long} 1", f"{long} 2"))
@@ -238,18 +238,18 @@ def test_names_of_any_length_are_cut_to_what_there_is_room_for(page: Page, tmp_p
     page.screenshot(f"report-long-{width}")
 
 
-def test_where_nothing_fits_it_is_told_what_was_tried_in_whole_batches(page: Page, tmp_path: Path) -> None:
-    shown_as(page, tmp_path, finished(limit_bytes=20 * MIB))
+def test_when_nothing_fits_the_frontier_shows_the_trials_at_whole_batches(page: Page, tmp_path: Path) -> None:
+    show(page, tmp_path, finished(limit_bytes=20 * MIB))
     texts = "return [...document.querySelectorAll('[data-plot=frontier] {0}')].map(t => t.textContent)"
     assert page.run(texts.format(".legendtext")) == ["float32", "mixed_bfloat16"]
     assert page.run(texts.format(".ytick")) == ["0", "1"]
 
 
-def test_the_whole_page_is_walked_by_tab_and_a_heading_sorts_by_enter(page: Page, tmp_path: Path) -> None:
-    shown_as(page, tmp_path, finished(max_trials=3))
-    reached = page.run("return [...document.querySelectorAll('a[href], button, summary, .scroll, pre')].length")
+def test_tab_reaches_the_table_headings_and_enter_sorts(page: Page, tmp_path: Path) -> None:
+    show(page, tmp_path, finished(max_trials=3))
+    stops = page.run("return [...document.querySelectorAll('a[href], button, summary, .scroll, pre')].length")
     focused = "return document.activeElement.closest('#trial-table th')?.textContent.trim() ?? ''"
-    for _ in range(reached):
+    for _ in range(stops):
         ActionChains(page.driver).send_keys(Keys.TAB).perform()
         if page.run(focused).startswith("peak"):
             break
@@ -258,40 +258,40 @@ def test_the_whole_page_is_walked_by_tab_and_a_heading_sorts_by_enter(page: Page
     assert page.run("return document.activeElement.closest('th').getAttribute('aria-sort')") == "ascending"
 
 
-def test_numbers_in_text_are_sorted_as_numbers(page: Page, tmp_path: Path) -> None:
-    shown_as(page, tmp_path, finished(probe_spec(search__sequence_length=[64, 128, 1024])))
+def test_numbers_inside_text_sort_as_numbers(page: Page, tmp_path: Path) -> None:
+    show(page, tmp_path, finished(probe_spec(search__sequence_length=[64, 128, 1024])))
     for table, heading in (("lane-table", "lane"), ("trial-table", "ended")):
         headings = page.driver.find_elements(By.CSS_SELECTOR, f"#{table} th")
         at = next(index for index, one in enumerate(headings) if one.text.startswith(heading))
         headings[at].find_element(By.TAG_NAME, "button").click()
         cells = f"[...document.querySelectorAll('#{table} tbody tr')].map(row => row.cells[{at}])"
         texts = page.run(f"return {cells}.map(cell => cell.dataset.value ?? cell.textContent)")
-        numbers = [int(found[1]) for text in texts if (found := re.match(r"(?:sequence )?(\d+)", text))]
+        numbers = [int(match[1]) for text in texts if (match := re.match(r"(?:sequence )?(\d+)", text))]
         assert numbers == sorted(numbers)
         assert len({len(str(number)) for number in numbers}) > 1
 
 
 @pytest.mark.parametrize("width", [400, 1400])
-def test_what_is_said_under_a_table_is_not_cut_off(page: Page, tmp_path: Path, width: int) -> None:
-    shown_as(page, tmp_path, finished())
-    page.turn("light", width)
+def test_table_captions_are_not_cut_off(page: Page, tmp_path: Path, width: int) -> None:
+    show(page, tmp_path, finished())
+    page.emulate("light", width)
     page.wait(f"return innerWidth === {width}")
     captions = "return [...document.querySelectorAll('caption')].map(c => c.getBoundingClientRect()).map(r => [r.left, r.right])"
     for left, right in page.run(captions):
         assert 0 <= left < right <= width
 
 
-def test_the_words_of_users_stay_text(page: Page, tmp_path: Path) -> None:
+def test_hostile_text_stays_text(page: Page, tmp_path: Path) -> None:
     spec = probe_spec()
     space = dataclasses.replace(spec.space, sequence_lengths=None, precisions=(BAD_NAME,))
     spec = dataclasses.replace(spec, name=BAD_NAME, space=space)
     path = tmp_path / "bad.html"
     path.write_text(probe_page(finished(spec, device_class=FailingDevice), tuned_text=BAD_NAME), encoding="utf-8")
     page.open(path)
-    assert page.said() == []
+    assert page.console() == []
     for place in (".xtick", ".legendtext"):
-        told = page.run(f"return document.querySelector('[data-plot=frontier] {place}').textContent")
-        begins, _, ends = told.partition("…")
+        shown = page.run(f"return document.querySelector('[data-plot=frontier] {place}').textContent")
+        begins, _, ends = shown.partition("…")
         assert BAD_NAME.startswith(begins)
         assert BAD_NAME.endswith(ends)
         assert len(begins) > 5

@@ -1,4 +1,4 @@
-"""Finished probes of made-up models, for tests of what is shown of them: no TensorFlow, the same numbers each time."""
+"""Finished probes of made-up models: no TensorFlow, and the same numbers each time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LENGTHS = tuple((length, max(1, round(900 * 2.0 ** (-length / 90)))) for length
 
 
 def spec_values(**overrides: Any) -> dict[str, Any]:
-    """A spec with lengths and two precisions."""
+    """Return a spec with lengths and two precisions."""
     shape = {"shape": ["sequence_length"], "dtype": "float32"}
     entries: dict[str, Any] = {
         "name": "imdb-transformer",
@@ -49,12 +49,12 @@ def spec_values(**overrides: Any) -> dict[str, Any]:
         "trial__confirm_steps": 20,
         "device__memory_limit": "512MiB",
     }
-    values: dict[str, Any] = json.loads(json.dumps(small_spec(**{**entries, **overrides})))  # nothing is held twice
+    values: dict[str, Any] = json.loads(json.dumps(small_spec(**{**entries, **overrides})))  # a deep copy
     return values
 
 
 def memory_law(candidate: Candidate) -> int:
-    """Some memory is fixed; a sample takes its tokens and their pairs, and less in half precision."""
+    """Return a fixed part and, for each sample, a part by token and by pair of tokens; half precision takes less."""
     length = candidate.sequence_length or 64
     per_sample = length * 8_000 + length * length * 24
     half = 0.6 if candidate.precision.endswith("float16") else 1.0
@@ -63,7 +63,7 @@ def memory_law(candidate: Candidate) -> int:
 
 
 class SlowDevice(FakeDevice):
-    """The fake, with trials that take time."""
+    """A fake device whose trials take time."""
 
     def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
         outcome = super().run(trial, within_s=within_s)
@@ -73,7 +73,7 @@ class SlowDevice(FakeDevice):
 
 
 class FailingDevice(SlowDevice):
-    """After a few trials the user's code raises."""
+    """A device on which the user's code raises after a few trials."""
 
     error = TrialError(
         code="raised",
@@ -113,7 +113,7 @@ def finished(
     earlier: Sequence[TrialRecord] = (),
     kept: list[TrialRecord] | None = None,
 ) -> ProbeResult:
-    """A probe of `spec` on a made-up device, to its end."""
+    """Probe `spec` on a made-up device to its end."""
     device = device_class(
         limit_bytes=limit_bytes,
         law=memory_law,
