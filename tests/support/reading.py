@@ -1,4 +1,4 @@
-"""What tests of data share beside their fixtures."""
+"""Types and functions that tests of data share, beside their fixtures."""
 
 from __future__ import annotations
 

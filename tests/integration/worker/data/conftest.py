@@ -1,4 +1,4 @@
-"""Reading data as a scan does, in this process."""
+"""Read data as a scan does, in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.reading import Read
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Callable[..., DatasetSpec]:
-    """A `dataset` section past the border and through the pipe to the worker."""
+    """Return a function that parses a `dataset` section and sends it through the pipe to the worker."""
 
     def made(**section: Any) -> DatasetSpec:
         assert list(wrong_in_dataset(section, tmp_path)) == []
@@ -45,7 +45,7 @@ def refused(read: Read) -> Callable[..., str]:
         with pytest.raises(DataUnreadable) as caught:
             read(**section)
         assert caught.value.hint
-        assert "dataset." in str(caught.value), "the entry of the spec is named, too"
+        assert "dataset." in str(caught.value), "the message names the entry of the spec"
         return f"{caught.value} | {caught.value.hint}"
 
     return run

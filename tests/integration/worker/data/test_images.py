@@ -1,4 +1,4 @@
-"""Folders of images, one a class."""
+"""Folders of images, one per class."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def write_images(folder: Path) -> None:
         (folder / name).write_bytes(encoded.numpy())
 
 
-def test_a_folder_is_a_class_and_images_come_in_one_size(tmp_path: Path, read: Read) -> None:
+def test_each_folder_is_a_class_and_images_get_one_size(tmp_path: Path, read: Read) -> None:
     write_images(tmp_path / "data")
-    found, worst = read(images={"path": "data", "size": [8, 6]})
-    assert found == Scan(samples=3, read=3, ranges={"targets.": (0, 1)})
+    result, worst = read(images={"path": "data", "size": [8, 6]})
+    assert result == Scan(samples=3, read=3, ranges={"targets.": (0, 1)})
     assert shapes(worst) == [((8, 6, 3), ())] * 3
     assert [int(targets) for _, targets in worst] == [0, 0, 1]
     assert worst[0][0].dtype == "float32"
     assert worst[0][0].max() > 100
     (tmp_path / "data" / ".ipynb_checkpoints").mkdir()
-    assert read(images={"path": "data", "size": [8, 6]})[0] == found, "a hidden folder is no class, as for Keras"
+    assert read(images={"path": "data", "size": [8, 6]})[0] == result, "a hidden folder is not a class, as in Keras"
     some = read(Bounds(images=2), images={"path": "data", "size": [8, 6], "channels": 1})[0]
     assert (some.samples, some.read) == (3, 2)
 
 
-def test_images_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str]) -> None:
+def test_unusable_images_are_reported_by_folder_and_file(tmp_path: Path, refused: Callable[..., str]) -> None:
     section = {"path": "data", "size": [8, 6]}
     (tmp_path / "data").mkdir()
     assert "data: no subfolders (dataset.images.path)" in refused(images=section)
@@ -47,12 +47,12 @@ def test_images_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str])
     assert "data: no images in its subfolders" in refused(images=section)
     write_images(tmp_path / "split" / "train")
     write_images(tmp_path / "split" / "val")
-    found = refused(images={"path": "split", "size": [8, 6]})
-    assert "split: its subfolders train, val contain the folders of classes (dataset.images.path) | " in found
-    assert found.endswith("split/train")
+    result = refused(images={"path": "split", "size": [8, 6]})
+    assert "split: its subfolders train, val contain the folders of classes (dataset.images.path) | " in result
+    assert result.endswith("split/train")
     write_images(tmp_path / "data")
     for name in ("dogs/a.png", "cats/c.jpeg"):
         path = tmp_path / "data" / name
         path.write_bytes(path.read_bytes()[:200])
-        assert f"{name} can't be read: " in (said := refused(images=section))
-        assert "ParallelMap" not in said, "what the pipeline is made of is of no use to anyone"
+        assert f"{name} can't be read: " in (message := refused(images=section))
+        assert "ParallelMap" not in message, "the stages of the pipeline help nobody"

@@ -1,4 +1,4 @@
-"""Several inputs in a tuple or a dict, and sample weights, reach the trial as they would reach `Model.fit`."""
+"""Several inputs in a tuple or dict, and sample weights, reach the trial as they would reach `Model.fit`."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_several_inputs_and_weights_train_in_buckets(cli: Cli, probe: Callable[.
         ("in_a_tuple", {"train_step": "own:any_sides"}),
     ],
 )
-def test_they_train_as_arrays_in_a_dict_and_in_a_step_of_ones_own(
+def test_several_inputs_train_as_arrays_in_a_dict_and_in_a_custom_step(
     probe: Callable[..., dict[str, object]], data: str, model: dict[str, object]
 ) -> None:
     assert probe(data, model)["dataset"]["samples"] == 120  # type: ignore[index]

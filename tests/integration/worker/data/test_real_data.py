@@ -1,4 +1,4 @@
-"""Real data through the command line: read once, its worst samples trained on, its lengths searched."""
+"""Real data through the command line: read once, trained on its worst samples, searched over its lengths."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def text_spec(spec_file: Callable[..., Path], **overrides: Any) -> Path:
     return spec_file(**entries | overrides)
 
 
-def test_lengths_are_the_datas_and_the_batch_is_bounded_by_it(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_lengths_come_from_the_data_and_its_size_bounds_the_batch(cli: Cli, spec_file: Callable[..., Path]) -> None:
     (cli.folder / "data").mkdir()
     for part in ("one", "two"):
         text_lines(cli.folder / "data" / f"{part}.jsonl", samples=150)
@@ -56,7 +56,7 @@ def test_lengths_are_the_datas_and_the_batch_is_bounded_by_it(cli: Cli, spec_fil
     assert ran.code == 0, ran.err
     document = ran.document
     assert document["dataset"]["samples"] == 300
-    assert document["best"]["batch_size"] == 300, "there are no more samples to put into a batch"
+    assert document["best"]["batch_size"] == 300, "a batch can't have more samples than the data"
     lengths = [row["sequence_length"] for row in document["dataset"]["at_length"]]
     assert lengths[-1] == document["dataset"]["lengths"][-1]["length"]
     assert document["dataset"]["at_length"][-1]["cut_share"] == 0
@@ -66,7 +66,7 @@ def test_lengths_are_the_datas_and_the_batch_is_bounded_by_it(cli: Cli, spec_fil
         return {path: path.stat().st_mtime_ns for path in (cli.folder / "state").rglob("scans/*.*")}
 
     before = scans()
-    assert len(before) == 2, "what was found, and the worst samples"
+    assert len(before) == 2, "the result of the scan, and the worst samples"
 
     shown = cli("probe", spec, "--memory-limit", "256MiB")
     assert "samples cut" in shown.out
@@ -75,11 +75,11 @@ def test_lengths_are_the_datas_and_the_batch_is_bounded_by_it(cli: Cli, spec_fil
     text_lines(cli.folder / "data" / "two.jsonl", samples=120)
     changed = cli("probe", spec, "--json", "--memory-limit", "256MiB", "--max-trials", "1")
     assert changed.document["dataset"]["samples"] == 270, "other data is read again"
-    assert changed.document["new_trials"] == 1, "and nothing is known of it"
+    assert changed.document["new_trials"] == 1, "and no earlier trial counts"
 
 
 def wrong(folder: Path, name: str) -> dict[str, Any]:
-    """Something wrong with the data or with what the spec says of it."""
+    """Return spec entries with an error in the data, or in what the spec says about it."""
     file = folder / "data" / "a.jsonl"
     jsonl = {"path": "data/a.jsonl", "inputs": "text", "targets": "label"}
     tokens = {"split": "words", "max": 200}
@@ -111,7 +111,7 @@ def wrong(folder: Path, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "said"),
+    ("name", "code", "message"),
     [
         ("a field that is missing", 6, "did you mean 'label'?"),
         ("a line cut short", 6, "a.jsonl:300: the last line is cut short"),
@@ -128,8 +128,8 @@ def wrong(folder: Path, name: str) -> dict[str, Any]:
         ("an empty file", 6, "data/a.jsonl holds no samples (dataset.jsonl.path)"),
     ],
 )
-def test_bad_data_is_named_by_file_and_key_and_nothing_is_written_but_the_ledger(
-    cli: Cli, spec_file: Callable[..., Path], name: str, code: int, said: str
+def test_bad_data_is_reported_with_file_and_key_and_only_the_ledger_is_written(
+    cli: Cli, spec_file: Callable[..., Path], name: str, code: int, message: str
 ) -> None:
     (cli.folder / "data").mkdir()
     text_lines(cli.folder / "data" / "a.jsonl")
@@ -137,8 +137,8 @@ def test_bad_data_is_named_by_file_and_key_and_nothing_is_written_but_the_ledger
     before = {path for path in cli.folder.rglob("*") if "state" not in path.parts}
     ran = cli("probe", spec, "--json")
     assert ran.code == code, ran.err
-    assert said in ran.err
-    assert said in json.dumps(ran.document["error"], ensure_ascii=False).replace('\\"', '"')
+    assert message in ran.err
+    assert message in json.dumps(ran.document["error"], ensure_ascii=False).replace('\\"', '"')
     assert {path for path in cli.folder.rglob("*") if "state" not in path.parts} == before
     assert not ran.document["trials"]
 
@@ -152,7 +152,7 @@ TAGGER: list[Any] = [
 
 
 def kind_of_data(folder: Path, kind: str) -> dict[str, Any]:
-    """Data of each kind, and a model for it."""
+    """Return data of this kind, and a model for it."""
     chance = np.random.default_rng(0)
     words = "".join(f"{' '.join(chance.choice(list('abcdef'), size))}\n" for size in (2, 5, 9, 4))
     match kind:
@@ -213,7 +213,7 @@ def bitmap(height: int, width: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["npy", "csv", "images", "tfrecord", "ragged", "text", "TextVectorization"])
-def test_a_probe_trains_on_data_of_every_kind(cli: Cli, spec_file: Callable[..., Path], kind: str) -> None:
+def test_a_probe_trains_on_every_kind_of_data(cli: Cli, spec_file: Callable[..., Path], kind: str) -> None:
     made = kind_of_data(cli.folder, kind)
     length = {"sequence_length": made["length"]} if "length" in made else {}
     spec = spec_file(
@@ -230,7 +230,7 @@ def test_a_probe_trains_on_data_of_every_kind(cli: Cli, spec_file: Callable[...,
         assert ran.document["dataset"]["lengths"][-1]["length"] == length["sequence_length"]
 
 
-def test_a_time_limit_ends_the_reading_of_data_too(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_the_time_limit_also_stops_reading_data(cli: Cli, spec_file: Callable[..., Path]) -> None:
     (cli.folder / "slow.py").write_text("import time\ndef load():\n    time.sleep(3600)\n")
     spec = spec_file(dataset={"python": "slow:load"}, search__sequence_length={"percentiles": [100]})
     ran = cli("probe", spec, "--json", "--time-limit", "1s", "--report", "out.html", "--summary", "out.md")
@@ -240,7 +240,7 @@ def test_a_time_limit_ends_the_reading_of_data_too(cli: Cli, spec_file: Callable
     assert not (cli.folder / "model.tuned.yaml").exists()
 
 
-def test_what_training_keeps_of_the_data_in_memory_counts(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_data_that_training_keeps_in_memory_counts(cli: Cli, spec_file: Callable[..., Path]) -> None:
     (cli.folder / "own.py").write_text(
         "import numpy as np, tensorflow as tf\n"
         "def arrays(): return np.zeros((20_000, 64), 'float32'), np.zeros((20_000, 1), 'float32')\n"
@@ -248,7 +248,7 @@ def test_what_training_keeps_of_the_data_in_memory_counts(cli: Cli, spec_file: C
     )
     (cli.folder / "wrong.py").write_text("def load():\n    return {}['x']\n")
     ran = cli("probe", spec_file(dataset={"python": "wrong:load"}, name="wrong"))
-    assert (ran.code, "KeyError: 'x'" in ran.err, "wrong.py" in ran.err) == (6, True, True), "their own traceback"
+    assert (ran.code, "KeyError: 'x'" in ran.err, "wrong.py" in ran.err) == (6, True, True), "the user's own traceback"
     peaks = {}
     for name in ("arrays", "pipeline"):
         spec = spec_file(dataset={"python": f"own:{name}"}, search__batch_size=[32], name=name)

@@ -1,4 +1,4 @@
-"""What TensorFlow Datasets has prepared on disk is read as it is, and trained on; nothing is downloaded."""
+"""Datasets that TensorFlow Datasets has prepared on disk are read and trained on. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def tiny(prepared: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("tiny")
-def test_features_are_samples_with_the_lengths_that_they_have(read: Read) -> None:
-    found, worst = read(tfds=TINY)
-    assert (found.samples, found.all_read, found.lengths) == (4, True, ((2, 1), (3, 1), (4, 1), (6, 1)))
-    assert (found.ranges, found.sequences) == ({"inputs.": (0, 5), "targets.": (0, 1)}, ("inputs.",))
+def test_features_become_samples_with_their_own_lengths(read: Read) -> None:
+    result, worst = read(tfds=TINY)
+    assert (result.samples, result.all_read, result.lengths) == (4, True, ((2, 1), (3, 1), (4, 1), (6, 1)))
+    assert (result.ranges, result.sequences) == ({"inputs.": (0, 5), "targets.": (0, 1)}, ("inputs.",))
     assert shapes(worst) == [((6,), ()), ((4,), ()), ((3,), ()), ((2,), ())]
     assert worst[0][0].tolist() == [0, 1, 2, 3, 4, 5]
     of_text = read(tfds=TINY | {"inputs": {"words": "text"}}, tokenizer={"max": 50})[0]
-    assert (of_text.lengths, of_text.sequences) == (found.lengths, ("inputs.words",))
+    assert (of_text.lengths, of_text.sequences) == (result.lengths, ("inputs.words",))
     assert 0 < of_text.ranges["inputs.words"][0] <= of_text.ranges["inputs.words"][1] < 50
 
 
@@ -84,7 +84,7 @@ def test_a_split_may_be_a_part_or_a_sum(read: Read, split: str, samples: int) ->
 
 @pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         (
             {"split": "trian"},
@@ -98,32 +98,34 @@ def test_a_split_may_be_a_part_or_a_sum(read: Read, split: str, samples: int) ->
         ({"path": "tiny"}, "tiny can't be read: "),
     ],
 )
-def test_what_is_not_there_is_named(refused: Callable[..., str], entry: dict[str, Any], said: str) -> None:
-    found = refused(tfds=TINY | entry)
-    assert said in found
-    assert "Traceback" not in found
+def test_missing_splits_and_features_are_reported(
+    refused: Callable[..., str], entry: dict[str, Any], message: str
+) -> None:
+    result = refused(tfds=TINY | entry)
+    assert message in result
+    assert "Traceback" not in result
 
 
-def test_a_file_of_it_that_is_cut_short_is_named(tiny: Path, refused: Callable[..., str]) -> None:
+def test_a_truncated_file_is_reported(tiny: Path, refused: Callable[..., str]) -> None:
     (file,) = tiny.rglob("*train.tfrecord*")
     file.write_bytes(file.read_bytes()[:-5])
-    found = refused(tfds=TINY)
-    assert f"{tiny / '1.0.0'}, split train (dataset.tfds.path) failed after 3 samples: truncated record" in found
-    assert "prepare it again" in found
+    result = refused(tfds=TINY)
+    assert f"{tiny / '1.0.0'}, split train (dataset.tfds.path) failed after 3 samples: truncated record" in result
+    assert "prepare it again" in result
 
 
 @pytest.mark.usefixtures("tiny")
-def test_a_missing_package_is_named_with_how_to_get_it(
+def test_a_missing_package_is_reported_with_the_pip_command(
     refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tensorflow_datasets", None)
-    found = refused(tfds=TINY)
-    assert "needs the package tensorflow-datasets" in found
-    assert found.endswith("pip install tensorflow-datasets")
+    result = refused(tfds=TINY)
+    assert "needs the package tensorflow-datasets" in result
+    assert result.endswith("pip install tensorflow-datasets")
 
 
 @pytest.mark.usefixtures("tiny")
-def test_a_probe_trains_on_it(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_a_probe_trains_on_a_prepared_dataset(cli: Cli, spec_file: Callable[..., Path]) -> None:
     spec = spec_file(
         model={
             "layers": [

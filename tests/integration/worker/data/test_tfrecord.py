@@ -1,4 +1,4 @@
-"""Records of TensorFlow's own are read, and every way they can be broken is said with their number."""
+"""TFRecord files are read, and every way they can be broken is reported with the record's number."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import tensorflow as tf
 from oomtune.domain import Scan
 from oomtune.worker.data.source import Bounds
 from tests.support.reading import Read, shapes
-
-# --- tfrecord
 
 
 def example(**features: Any) -> bytes:
@@ -40,11 +38,11 @@ RECORDS = {"path": "a.tfrecord", "features": TOKENS, "inputs": "tokens", "target
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_examples_give_samples_of_their_own_lengths(tmp_path: Path, read: Read, compression: str) -> None:
+def test_examples_become_samples_with_their_own_lengths(tmp_path: Path, read: Read, compression: str) -> None:
     records = [example(tokens=list(range(length)), label=[length % 2]) for length in (2, 5, 0, 3)]
     write_records(tmp_path / "a.tfrecord", *records, compression="GZIP" if compression == "gzip" else "")
-    found, worst = read(tfrecord={**RECORDS, "compression": compression})
-    assert found == Scan(
+    result, worst = read(tfrecord={**RECORDS, "compression": compression})
+    assert result == Scan(
         samples=4,
         read=4,
         lengths=((1, 1), (2, 1), (3, 1), (5, 1)),
@@ -58,7 +56,7 @@ def test_examples_give_samples_of_their_own_lengths(tmp_path: Path, read: Read, 
     assert some.samples == pytest.approx(4, abs=1)
 
 
-def test_features_can_be_text_and_arrays(tmp_path: Path, read: Read) -> None:
+def test_features_may_be_text_or_arrays(tmp_path: Path, read: Read) -> None:
     features = {
         "text": {"dtype": "string"},
         "frames": {"shape": [None, 2], "dtype": "float32"},
@@ -68,7 +66,7 @@ def test_features_can_be_text_and_arrays(tmp_path: Path, read: Read) -> None:
         tmp_path / "a.tfrecord",
         example(text=["grüße an alle".encode()], frames=[1.0, 2.0], box=[1.0, 2.0, 3.0, 4.0]),
     )
-    found, worst = read(
+    result, worst = read(
         tfrecord={
             "path": "a.tfrecord",
             "features": features,
@@ -77,11 +75,11 @@ def test_features_can_be_text_and_arrays(tmp_path: Path, read: Read) -> None:
         }
     )
     inputs, targets = worst[0]
-    assert found.lengths == ((3, 1),), "the longest part of the sample"
+    assert result.lengths == ((3, 1),), "the longest part of the sample"
     assert (inputs["f"].shape, inputs["t"].shape, targets["b"].shape) == ((1, 2), (3,), (2, 2))
 
 
-def test_records_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str]) -> None:
+def test_unusable_records_are_reported_with_their_number(tmp_path: Path, refused: Callable[..., str]) -> None:
     path = tmp_path / "a.tfrecord"
     cases = [
         ([b"\xff\xff\xff"], "record 1 can't be read: not a tf.train.Example"),
@@ -93,9 +91,9 @@ def test_records_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str]
         ([example(tokens=[1], label=[1, 2])], "feature 'label' has 2 values, which do not fill the shape []"),
         ([], "a.tfrecord holds no samples"),
     ]
-    for records, said in cases:
+    for records, message in cases:
         write_records(path, *records)
-        assert said in refused(tfrecord=RECORDS)
+        assert message in refused(tfrecord=RECORDS)
     write_records(path, example(tokens=[1], label=[1]), example(tokens=[1] * 50, label=[1]))
     assert "is not compressed with gzip" in refused(tfrecord={**RECORDS, "compression": "gzip"})
     path.write_bytes(path.read_bytes()[:-9])
@@ -105,13 +103,13 @@ def test_records_that_cannot_be_used(tmp_path: Path, refused: Callable[..., str]
         tfrecord=RECORDS
     )
     whole = path.read_bytes()
-    for end in (-20, -1, 60):  # amid a record, after the last one, and before anything can be unpacked
+    for end in (-20, -1, 60):  # inside a record, after the last one, and before anything can be unpacked
         path.write_bytes(whole[:end])
-        assert "can't be read" in (said := refused(tfrecord={**RECORDS, "compression": "gzip"}))
-        assert "cut short" in said
+        assert "can't be read" in (message := refused(tfrecord={**RECORDS, "compression": "gzip"}))
+        assert "cut short" in message
 
 
-def test_a_number_that_is_none_is_said_with_its_record(tmp_path: Path, refused: Callable[..., str]) -> None:
+def test_nan_is_reported_with_its_record(tmp_path: Path, refused: Callable[..., str]) -> None:
     features = {"x": {"shape": [2], "dtype": "float32"}, "y": {"shape": [], "dtype": "float32"}}
     write_records(tmp_path / "a.tfrecord", example(x=[1.0, float("nan")], y=[1.0]))
     section = {"path": "a.tfrecord", "features": features, "inputs": "x", "targets": "y"}

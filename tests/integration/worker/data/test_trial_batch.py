@@ -1,12 +1,10 @@
-"""What training keeps of its data lies in memory during a trial: the device's, or the host's beside a card."""
+"""Data that training keeps takes its memory during a trial too."""
 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +21,6 @@ from oomtune.domain import (
     TrialSettings,
     WorkOrder,
 )
-from oomtune.storage.ledger_index import clean
 from oomtune.worker.data import trial_batch, worst_samples
 from oomtune.worker.data.scan import scan
 from tests.support.cli import Cli
@@ -37,14 +34,14 @@ from tests.support.cli import Cli
         (Device(kind="gpu", name="a card"), True),
     ],
 )
-def test_arrays_lie_in_the_hosts_memory_beside_a_card_and_in_the_devices_otherwise(
+def test_arrays_take_host_memory_beside_a_card_and_device_memory_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Device, in_host_memory: bool
 ) -> None:
     monkeypatch.setattr(trial_batch, "_kept_data", [])
     np.savez(tmp_path / "a.npz", x=np.zeros((10, 3), "float32"), y=np.zeros(10, "float32"))
     dataset = NpzData(paths=("a.npz",), inputs="x", targets="y")
-    found, samples = scan(dataset, str(tmp_path), lambda count, share: None)
-    worst_samples.save(samples, found.sequences, tmp_path / "rows.npz")
+    result, samples = scan(dataset, str(tmp_path), lambda count, share: None)
+    worst_samples.save(samples, result.sequences, tmp_path / "rows.npz")
     order = WorkOrder(
         trial=Search(candidate=Candidate(batch_size=4)),
         folder=str(tmp_path),
@@ -54,7 +51,7 @@ def test_arrays_lie_in_the_hosts_memory_beside_a_card_and_in_the_devices_otherwi
         settings=TrialSettings(),
         device=device,
         budget=Budget(limit_bytes=1),
-        scan=_with_rows(found, tmp_path / "rows.npz"),
+        scan=_with_rows(result, tmp_path / "rows.npz"),
     )
     inputs, targets = next(iter(trial_batch.pipeline(order, Candidate(batch_size=4))))
     assert (inputs.shape, targets.shape) == ((4, 3), (4,))
@@ -75,20 +72,5 @@ def test_a_probe_leaves_nothing_in_the_temporary_folder(cli: Cli, spec_file: Cal
     assert list(temporary.iterdir()) == []
 
 
-def _with_rows(found: Scan, path: Path) -> Scan:
-    return dataclasses.replace(found, rows_path=str(path))
-
-
-def test_what_a_scan_leaves_that_is_killed_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(*_arrays: Any, **_named: Any) -> None:
-        raise KeyboardInterrupt
-
-    np.savez(tmp_path / "a.npz", x=np.zeros((10, 3), "float32"), y=np.zeros(10, "float32"))
-    dataset = NpzData(paths=("a.npz",), inputs="x", targets="y")
-    found, samples = scan(dataset, str(tmp_path), lambda count, share: None)
-    (tmp_path / "scans").mkdir()
-    monkeypatch.setattr(np, "savez", killed)
-    with pytest.raises(KeyboardInterrupt):
-        worst_samples.save(samples, found.sequences, tmp_path / "scans" / "rows.npz")
-    (left,) = (tmp_path / "scans").iterdir()
-    assert clean([tmp_path], time.time() + 60).removed == (left,)
+def _with_rows(result: Scan, path: Path) -> Scan:
+    return dataclasses.replace(result, rows_path=str(path))

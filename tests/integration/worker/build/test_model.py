@@ -1,7 +1,9 @@
-"""Models from the spec itself: graphs of layers, wrappers, classes of one's own, applications."""
+"""Models from the spec: graphs of layers, builders and applications."""
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 import oomtune.keras
 from oomtune.domain import Candidate, Search
 from oomtune.errors import TrialCrashed
+from oomtune.spec.model import application_names
 from oomtune.worker.build import model
 from tests.support.cli import Cli
 from tests.support.specs import small_work_order
@@ -38,6 +41,8 @@ TWO_LOSSES = {
     "loss_weights": {"kind": 0.5, "score": 2.0},
     "metrics": {"kind": ["accuracy"]},
 }
+
+
 OWN = """\
 import keras
 
@@ -50,9 +55,7 @@ class Gate(keras.layers.Layer):
 """
 
 
-def test_a_graph_with_two_inputs_and_a_loss_for_each_of_two_outputs_probes(
-    cli: Cli, spec_file: Callable[..., Path]
-) -> None:
+def test_a_probe_trains_a_graph_with_two_inputs_and_two_losses(cli: Cli, spec_file: Callable[..., Path]) -> None:
     (cli.folder / "own.py").write_text(OWN)
     spec = spec_file(
         model={"layers": TWO_INPUTS},
@@ -78,10 +81,10 @@ def test_a_graph_with_two_inputs_and_a_loss_for_each_of_two_outputs_probes(
     assert arguments["metrics"] == TWO_LOSSES["metrics"]
 
     (cli.folder / "own.py").write_text(OWN.replace("x * self.scale", "x / self.scale"))
-    assert cli("probe", spec, "--json", "--max-trials", "1").code == 7, "with another layer nothing is known yet"
+    assert cli("probe", spec, "--json", "--max-trials", "1").code == 7, "with another layer no earlier trial counts"
 
 
-def test_an_application_probes_without_a_download(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_an_application_is_probed_without_a_download(cli: Cli, spec_file: Callable[..., Path]) -> None:
     args = {"include_top": False, "pooling": "avg", "input_shape": [32, 32, 3]}
     spec = spec_file(
         model={"application": {"name": "VGG16", "args": args}},
@@ -100,6 +103,8 @@ import keras
 def build(size):
     return keras.Sequential([keras.Input((4,)), keras.layers.Dense(size)])
 """
+
+
 SETS_POLICIES = """\
 import keras
 keras.config.set_dtype_policy("mixed_bfloat16")
@@ -112,9 +117,7 @@ def build(policy=None):
 """
 
 
-def test_a_model_is_under_the_precision_of_its_trial_or_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_has_the_precision_of_its_trial_or_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sets_policies.py").write_text(SETS_POLICIES.replace("(64,)", "(4, 4)"))
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -124,7 +127,7 @@ def test_a_model_is_under_the_precision_of_its_trial_or_refused(
         return model.build(small_work_order(trial, tmp_path, model=entries), trial.candidate)
 
     try:
-        assert built("float32").layers[0].dtype_policy.name == "float32", "whatever the module sets when imported"
+        assert built("float32").layers[0].dtype_policy.name == "float32", "whatever the module sets on import"
         assert keras.config.floatx() == "float32"
         assert built("mixed_float16").layers[0].dtype_policy.name == "mixed_float16"
         with pytest.raises(TrialCrashed, match="use the policy mixed_float16, but this trial needs float32") as refused:
@@ -150,13 +153,13 @@ def test_a_length_that_nothing_takes_is_refused(tmp_path: Path, monkeypatch: pyt
     for entries in ({"layers": fixed}, {"builder": "of_a_length:build", "args": {"size": 4}}):
         with pytest.raises(TrialCrashed, match=r"search\.sequence_length is set, but neither the model nor the data"):
             built(4, **entries)
-        assert built("sequence_length", **entries), "the data has it"
+        assert built("sequence_length", **entries), "the data has this length"
     assert built(4, layers=[{"Input": {"shape": [4]}}, {"RepeatVector": {"n": "sequence_length"}}]).output_shape[1] == 6
     assert built(4, builder="of_a_length:build", args={"size": "sequence_length"}).output_shape == (None, 6)
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ({"application": {"name": "ResNet5"}}, "keras.applications has no 'ResNet5'; did you mean 'ResNet50'?"),
         ({"application": {"name": "VGG16", "args": {"weights": "imagenet"}}}, "nothing is downloaded"),
@@ -175,10 +178,41 @@ def test_a_length_that_nothing_takes_is_refused(tmp_path: Path, monkeypatch: pyt
         ({}, "expected exactly one of layers, builder, keras_file, application, train_step and script"),
     ],
 )
-def test_what_is_wrong_with_a_model_is_said_before_anything_runs(
-    cli: Cli, spec_file: Callable[..., Path], entry: dict[str, Any], said: str
+def test_errors_in_a_model_section_are_reported_before_anything_runs(
+    cli: Cli, spec_file: Callable[..., Path], entry: dict[str, Any], message: str
 ) -> None:
     ran = cli("probe", spec_file(model=entry), "--json")
     assert ran.code == 2
-    assert said in ran.err + ran.out
+    assert message in ran.err + ran.out
     assert not cli.ledgers()
+
+
+# The smallest model of each family, and the smallest image that it takes.
+FAMILIES = {
+    "ConvNeXtTiny": 32, "DenseNet121": 32, "EfficientNetB0": 32, "EfficientNetV2B0": 32, "InceptionResNetV2": 75,
+    "InceptionV3": 75, "MobileNet": 32, "MobileNetV2": 32, "MobileNetV3Small": 32, "NASNetMobile": 32, "ResNet50": 32,
+    "ResNet50V2": 32, "VGG16": 32, "VGG19": 32, "Xception": 71,
+}  # fmt: skip
+
+
+def test_a_spec_accepts_exactly_the_applications_that_keras_has() -> None:
+    made = {name for name, maker in vars(keras.applications).items() if inspect.isfunction(maker)}
+    assert application_names() == made
+    families = {sys.modules[getattr(keras.applications, name).__module__] for name in made}
+    assert families == {sys.modules[getattr(keras.applications, name).__module__] for name in FAMILIES}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_each_family_of_applications_is_built_in_half_precision(tmp_path: Path, name: str) -> None:
+    trial = Search(candidate=Candidate(batch_size=2, precision="mixed_bfloat16"))
+    side = FAMILIES[name]
+    entry = {"name": name, "args": {"weights": None, "classes": 7, "input_shape": [side, side, 3]}}
+    try:
+        built = model.build(small_work_order(trial, tmp_path, model={"application": entry}), trial.candidate)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert (built.input_shape, built.output_shape) == ((None, side, side, 3), (None, 7))
+    computed = [layer for layer in built._flatten_layers() if not isinstance(layer, keras.layers.InputLayer)]
+    assert {layer.compute_dtype for layer in computed} == {"bfloat16"}
+    assert {keras.backend.standardize_dtype(weight.dtype) for weight in built.trainable_weights} == {"float32"}
+    assert built.output.dtype == "bfloat16"

@@ -1,4 +1,4 @@
-"""A model from a file that Keras saved: rebuilt for each precision and length, and no code run from it."""
+"""Saved models are rebuilt for each precision and length, and no code from the file is run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oomtune.spec import load_spec
 from oomtune.worker.build import saved_model
 from tests.support.cli import Cli
 
-# Keras' own, when it writes and reads its files.
+# Raised by Keras itself when it writes and reads its files.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file"),
@@ -75,7 +75,7 @@ def save(model: keras.Model, path: Path) -> Path:
 
 @pytest.mark.parametrize("file", ["model.keras", "model.h5", "model.json"])
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
-def test_each_precision_takes_effect_and_what_was_kept_apart_stays(tmp_path: Path, file: str, precision: str) -> None:
+def test_each_precision_takes_effect_except_on_layers_with_their_own(tmp_path: Path, file: str, precision: str) -> None:
     model = build(save(text_model(None), tmp_path / file), precision=precision, sequence_length=16)
     policies = [layer.dtype_policy.name for layer in model.layers]
     assert policies[:3] == [precision] * 3
@@ -101,7 +101,7 @@ def test_the_input_takes_the_length_under_trial(tmp_path: Path, file: str, lengt
     assert model(keras.ops.zeros((2, 16), "int32")).shape == (2, 1)
 
 
-def test_a_branched_model_is_rebuilt_too(tmp_path: Path) -> None:
+def test_a_branched_model_is_rebuilt(tmp_path: Path) -> None:
     left, right = keras.Input((12,), name="left"), keras.Input((12,), name="right")
     joined = keras.layers.Concatenate()([keras.layers.Dense(4)(left), keras.layers.Dense(4)(right)])
     path = save(keras.Model([left, right], keras.layers.Dense(1)(joined)), tmp_path / "model.keras")
@@ -112,7 +112,7 @@ def test_a_branched_model_is_rebuilt_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [None, 12])
 @pytest.mark.parametrize("sequences", [None, frozenset({"words"}), frozenset({"1"})])
-def test_only_what_is_a_sequence_takes_the_length_under_trial(
+def test_only_sequences_take_the_length_under_trial(
     tmp_path: Path, length: int | None, sequences: frozenset[str] | None
 ) -> None:
     about, words = keras.Input((12,), name="about"), keras.Input((length,), dtype="int32", name="words")
@@ -127,7 +127,7 @@ def test_only_what_is_a_sequence_takes_the_length_under_trial(
 
 
 @pytest.mark.parametrize("file", ["model.keras", "model.h5", "model.json"])
-def test_a_length_that_the_layers_do_not_allow_is_said_with_what_to_do(tmp_path: Path, file: str) -> None:
+def test_a_length_that_the_layers_refuse_is_reported_with_a_hint(tmp_path: Path, file: str) -> None:
     fixed = keras.Sequential([keras.Input((12,)), keras.layers.Reshape((3, 4)), keras.layers.LSTM(2)])
     path = save(fixed, tmp_path / file)
     with pytest.raises(TrialCrashed, match="saved with 12 steps per sample and can't be rebuilt with 10") as refused:
@@ -145,9 +145,7 @@ def test_code_in_the_file_is_refused_until_it_is_allowed(tmp_path: Path, file: s
 
 
 @pytest.mark.parametrize("file", ["model.keras", "model.h5", "model.json"])
-def test_a_class_of_ones_own_is_imported_only_when_that_is_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
-) -> None:
+def test_a_custom_class_is_imported_only_if_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     (tmp_path / "own_layers_here.py").write_text(OWN_LAYER)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "own_layers_here", raising=False)
@@ -160,7 +158,7 @@ def test_a_class_of_ones_own_is_imported_only_when_that_is_allowed(
 
 
 @pytest.mark.parametrize("file", ["model.keras", "model.h5"])
-def test_a_loss_of_ones_own_is_in_the_way_only_where_it_is_needed(
+def test_a_custom_loss_is_refused_only_if_it_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
     (tmp_path / "own_losses_here.py").write_text("def apart(truth, made):\n    return abs(truth - made)\n")
@@ -171,7 +169,7 @@ def test_a_loss_of_ones_own_is_in_the_way_only_where_it_is_needed(
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", own_losses_here.apart)
     path = save(model, tmp_path / file)
-    assert not build(path, compiled_anew=True).compiled, "the spec's own loss takes its place"
+    assert not build(path, compiled_anew=True).compiled, "the spec's loss replaces it"
     with pytest.raises(TrialCrashed, match="the function 'apart', which is not part of Keras") as refused:
         build(path)
     assert "model.allow_code: true" in refused.value.hint
@@ -179,7 +177,7 @@ def test_a_loss_of_ones_own_is_in_the_way_only_where_it_is_needed(
 
 
 def reader(*, output_mode: str = "int", inside: bool = False) -> keras.Model:
-    """A model that takes text, with a table of words that it learnt from data."""
+    """Return a model that takes text, with a vocabulary that it learnt from data."""
     split = keras.layers.TextVectorization(output_mode=output_mode, name="split")
     split.adapt(["a b b c c c", "a"])
     text = keras.Input((1,), dtype="string")
@@ -192,14 +190,14 @@ def reader(*, output_mode: str = "int", inside: bool = False) -> keras.Model:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_vocabulary_that_was_learnt_is_read_from_the_file(tmp_path: Path, inside: bool) -> None:
+def test_a_learnt_vocabulary_is_read_from_the_file(tmp_path: Path, inside: bool) -> None:
     model = build(save(reader(inside=inside), tmp_path / "model.keras"), precision="mixed_bfloat16")
     (split,) = (layer for layer in model._flatten_layers() if layer.name == "split")
     assert split.get_vocabulary() == ["", "[UNK]", "c", "b", "a"]
 
 
 @pytest.mark.parametrize(
-    ("model", "file", "said"),
+    ("model", "file", "message"),
     [
         (reader, "model.json", "whose vocabulary was learnt from data and is not in the file"),
         (
@@ -209,16 +207,16 @@ def test_a_vocabulary_that_was_learnt_is_read_from_the_file(tmp_path: Path, insi
         ),
     ],
 )
-def test_a_vocabulary_that_is_not_in_the_file_is_said_with_its_layer(
-    tmp_path: Path, model: Callable[[], keras.Model], file: str, said: str
+def test_a_missing_vocabulary_is_reported_with_its_layer(
+    tmp_path: Path, model: Callable[[], keras.Model], file: str, message: str
 ) -> None:
     path = save(model(), tmp_path / file)
-    with pytest.raises(TrialCrashed, match=rf"{file} has the layer 'split' \(TextVectorization\), {said}"):
+    with pytest.raises(TrialCrashed, match=rf"{file} has the layer 'split' \(TextVectorization\), {message}"):
         build(path)
 
 
 @pytest.mark.parametrize("file", ["model.keras", "model.json"])
-def test_that_a_model_which_takes_text_has_no_length_to_search_is_said_of_the_spec(
+def test_a_model_that_takes_text_refuses_a_search_over_lengths(
     tmp_path: Path, spec_file: Callable[..., Path], file: str
 ) -> None:
     save(reader(), tmp_path / file)
@@ -243,7 +241,7 @@ def test_a_probe_trains_a_model_that_takes_text(cli: Cli, spec_file: Callable[..
     assert "set dataset.tokenizer: {split: none}" in ran.err
 
 
-def test_weights_are_not_read_and_neither_is_a_file_that_holds_nothing_else(tmp_path: Path) -> None:
+def test_weights_are_not_read_and_a_file_of_weights_alone_is_refused(tmp_path: Path) -> None:
     path = save(text_model(None), tmp_path / "model.h5")
     with h5py.File(path, "a") as file:
         del file["model_weights"]
@@ -257,14 +255,14 @@ def test_weights_are_not_read_and_neither_is_a_file_that_holds_nothing_else(tmp_
     ("file", "contents"),
     [("model.keras", b"not a zip"), ("model.json", b"[1, 2]"), ("model.json", b"{"), ("model.h5", b"nothing")],
 )
-def test_a_file_that_holds_no_model_is_said_so(tmp_path: Path, file: str, contents: bytes) -> None:
+def test_a_file_without_a_model_is_refused(tmp_path: Path, file: str, contents: bytes) -> None:
     path = tmp_path / file
     path.write_bytes(contents)
     with pytest.raises(TrialCrashed, match=r"can't be read|holds no model"):
         build(path)
 
 
-def test_an_archive_that_cannot_be_unpacked_is_said_so(tmp_path: Path) -> None:
+def test_an_archive_that_cannot_be_unpacked_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.keras"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("config.json", text_model(None).to_json())
@@ -278,7 +276,7 @@ def test_an_archive_that_cannot_be_unpacked_is_said_so(tmp_path: Path) -> None:
             build(path)
 
 
-def test_a_probe_takes_a_saved_model_as_it_was_compiled(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_a_probe_trains_a_saved_model_as_it_was_compiled(cli: Cli, spec_file: Callable[..., Path]) -> None:
     save(text_model(32), cli.folder / "text.keras")
     spec = spec_file(
         model={"keras_file": "text.keras"},

@@ -1,4 +1,4 @@
-"""Code of the user's own: what it is called with, and which specs have any."""
+"""The user's own code: the arguments it gets, and which specs run any."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def taking_the_candidate(candidate: Candidate) -> None: ...
         (taking_the_candidate, {}, AT_A_LENGTH, {"candidate": AT_A_LENGTH}),
     ],
 )
-def test_a_function_gets_what_it_names_and_keeps_its_own_defaults(
+def test_a_function_gets_the_arguments_it_names_and_keeps_its_defaults(
     function: Callable[..., Any], args: dict[str, Any], candidate: Candidate, wanted: dict[str, Any]
 ) -> None:
     assert arguments_for(function, args, candidate, "own:function") == wanted
 
 
-def test_an_argument_that_nothing_fills_is_named() -> None:
+def test_a_missing_argument_is_reported() -> None:
     with pytest.raises(TrialCrashed, match="own:function needs 'units'"):
         arguments_for(taking_more, {}, AT_A_LENGTH, "own:function")
 
@@ -59,9 +59,7 @@ def test_an_argument_that_nothing_fills_is_named() -> None:
         ({"dataset": {"python": "own:data"}}, True),
     ],
 )
-def test_where_the_kernel_has_no_fence_that_is_said_if_code_of_the_users_is_run(
-    entries: dict[str, Any], runs: bool
-) -> None:
+def test_running_the_users_code_without_a_sandbox_prints_a_warning(entries: dict[str, Any], runs: bool) -> None:
     spec = small_probe_spec(**entries)
     assert runs_users_code(spec.model, spec.dataset) == runs
     assert bool(unfenced_code_notices(spec, lambda: False)) == runs

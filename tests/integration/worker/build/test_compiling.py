@@ -1,4 +1,4 @@
-"""Losses, metrics and targets of several outputs: what is let through trains, and what is not is said beforehand."""
+"""Losses, metrics and targets of several outputs: what is accepted trains, and the rest is refused beforehand."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support.specs import small_work_order
 SPARSE = {"class_name": "SparseCategoricalCrossentropy", "config": {"from_logits": True}}
 BOTH = {"kind": tf.zeros(2, "int32"), "area": tf.zeros((2, 1))}
 AT = "dataset.synthetic.targets"
-# Keras warns of an output that nothing trains.
+# Keras warns about an output without a loss.
 pytestmark = pytest.mark.filterwarnings("ignore:Gradients do not exist for variables")
 
 
 class Own(keras.Model):  # type: ignore[misc]  # Keras ships no types
-    """Two outputs that Keras can't see before it is called."""
+    """Two outputs that are not visible before the first call."""
 
     def __init__(self, form: type) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Own(keras.Model):  # type: ignore[misc]  # Keras ships no types
 
 
 def two_outputs(form: str) -> keras.Model:
-    """Outputs of 3 classes and of one number; `area` is the second, and the first in the alphabet."""
+    """Return outputs of 3 classes and of one number. `area` is the second output, but first in the alphabet."""
     if form in ("own dict", "own list"):
         return Own(dict if form == "own dict" else list)
     given = keras.Input((4,))
@@ -41,8 +41,8 @@ def two_outputs(form: str) -> keras.Model:
     return keras.Model(given, {"kind": kind, "area": area} if form == "dict" else [kind, area])
 
 
-def said(network: keras.Model, targets: Any, **training: Any) -> str:
-    """What is said before the first step; when that is nothing, the step is run."""
+def refusal(network: keras.Model, targets: Any, **training: Any) -> str:
+    """Return the message and hint before the first step. If there is none, run the step."""
     trial = Search(candidate=Candidate(batch_size=2))
     order = small_work_order(trial, training={"optimizer": "sgd", "run_eagerly": True, **training})
     compile_model(network, order, trial.candidate)
@@ -105,40 +105,40 @@ def said(network: keras.Model, targets: Any, **training: Any) -> str:
         ),
     ],
 )
-def test_what_is_said_of_outputs_suits_them_or_is_refused(
+def test_losses_and_metrics_train_if_they_match_the_outputs_and_are_refused_otherwise(
     form: str, training: dict[str, Any], refused: dict[str, str]
 ) -> None:
-    found = said(two_outputs(form), BOTH, **training)
-    assert refused.get(form, "") in found
-    assert bool(found) == (form in refused), found
+    message = refusal(two_outputs(form), BOTH, **training)
+    assert refused.get(form, "") in message
+    assert bool(message) == (form in refused), message
 
 
-def test_outputs_without_names_are_trained_on_lists() -> None:
-    assert said(two_outputs("own list"), list(BOTH.values()), loss=[SPARSE, "mse"], metrics=[None, ["mae"]]) == ""
-    assert "a list of 3, but the model has 2 outputs | give one entry per output" in said(
+def test_outputs_without_names_train_on_lists() -> None:
+    assert refusal(two_outputs("own list"), list(BOTH.values()), loss=[SPARSE, "mse"], metrics=[None, ["mae"]]) == ""
+    assert "a list of 3, but the model has 2 outputs | give one entry per output" in refusal(
         two_outputs("own list"), list(BOTH.values()), loss=[SPARSE, "mse", "mse"]
     )
 
 
 @pytest.mark.parametrize("form", ["dict", "list", "own dict"])
-def test_targets_are_there_for_each_output_that_is_compared(form: str) -> None:
+def test_each_output_with_a_loss_needs_a_target(form: str) -> None:
     kind_alone, losses = {"kind": BOTH["kind"]}, {"kind": SPARSE, "area": "mse"}
-    found = said(two_outputs(form), kind_alone, loss=losses)
-    assert f"{AT} has 'kind', but nothing for the model's output 'area' | give the targets of each output by" in found
-    assert f"{AT} is one tensor, but the model has 2 outputs: 'kind', 'area'" in said(
+    message = refusal(two_outputs(form), kind_alone, loss=losses)
+    assert f"{AT} has 'kind', but nothing for the model's output 'area' | give the targets of each output by" in message
+    assert f"{AT} is one tensor, but the model has 2 outputs: 'kind', 'area'" in refusal(
         two_outputs(form), BOTH["area"], loss="mse"
     )
-    without = said(two_outputs(form), kind_alone, loss={"kind": SPARSE, "area": None})
-    assert bool(without) == (form == "list"), "of a list Keras wants the targets of all"
+    without = refusal(two_outputs(form), kind_alone, loss={"kind": SPARSE, "area": None})
+    assert bool(without) == (form == "list"), "for a list Keras wants all targets"
 
 
-def test_a_single_output_needs_no_name_and_a_step_of_ones_own_may_do_as_it_likes() -> None:
+def test_a_single_output_needs_no_name_and_a_custom_step_is_not_checked() -> None:
     alone = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-    assert said(alone, BOTH["area"], loss=["mse", "mae"], metrics=["mae", "mse"]) == "", "of both the sum"
-    assert "is a mapping by output, but the model has only one output | leave out the name" in said(
+    assert refusal(alone, BOTH["area"], loss=["mse", "mae"], metrics=["mae", "mse"]) == "", "their sum is trained"
+    assert "is a mapping by output, but the model has only one output | leave out the name" in refusal(
         alone, BOTH["area"], loss={"area": "mse"}
     )
-    assert said(_Freely(dict), BOTH["area"], loss={"anything": "mse"}) == ""
+    assert refusal(_Freely(dict), BOTH["area"], loss={"anything": "mse"}) == ""
 
 
 class _Freely(Own):
