@@ -1,4 +1,4 @@
-"""The only loop: ask the search, run the trial, record it, tell the observer; until the answer is known."""
+"""The only loop: ask the search for a trial, run it, record it, tell the observer; repeat until the search is done."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from oomtune.domain import (
     Aim,
     Budget,
     Device,
+    Failed,
     Kind,
     Outcome,
     ProbeResult,
@@ -27,16 +28,18 @@ from oomtune.search import best_fit, buckets_found, frontier, next_larger, next_
 from oomtune.trials.runner import Runner, TimeUp
 from oomtune.units import format_count
 
+_Stop = tuple[Verdict, TrialError | None]
+
 
 class RecordKeeper(Protocol):
-    """Keeps records; the ledger, or a list in tests."""
+    """Keeps records: the ledger, or a list in tests."""
 
     def append(self, record: TrialRecord) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When to stop early. `deadline` is on the session's clock, set when the command began."""
+    """When to stop early. `deadline` is a time of the session's clock."""
 
     max_trials: int | None = None
     deadline: float | None = None
@@ -54,37 +57,36 @@ def run_session(
     limits: Limits,
     clock: Callable[[], float] = time.monotonic,
 ) -> ProbeResult:
-    """Search from what `earlier` runs showed to a confirmed answer, or to the reason why there is none."""
+    """Search on from the `earlier` trials, and return the confirmed answer or the reason why there is none."""
     history = list(earlier)
-    verdict, problem = Verdict.TUNED, None
+    trial: Trial | None = None
+    stop: _Stop | None = None
     try:
-        while (trial := next_trial_of_all(spec.space, budget, history)) is not None:
-            if limits.max_trials is not None and len(history) - len(earlier) >= limits.max_trials:
-                verdict, problem = _stopped(trial, "max_trials", len(history) - len(earlier))
+        while stop is None and (trial := next_trial_of_all(spec.space, budget, history)) is not None:
+            new_trials = len(history) - len(earlier)
+            if limits.max_trials is not None and new_trials >= limits.max_trials:
+                stop = _stop_before(trial, "max_trials", new_trials)
                 break
             observer.trial_started(trial, len(history) + 1)
             outcome = runner.run(trial, within_s=None if limits.deadline is None else limits.deadline - clock())
-            if _never_began(outcome) and len(history) == len(earlier):
-                # The data is not what the model takes: no step ran, and this is said before any trial.
-                verdict, problem = Verdict.FAILED, outcome.error
+            if new_trials == 0 and _data_does_not_match(outcome):
+                # No step ran, and none will with this data: like a check before the search, this is no trial.
+                stop = Verdict.FAILED, outcome.error
                 break
-            history.append(TrialRecord(number=len(history) + 1, trial=trial, outcome=outcome))
-            ledger.append(history[-1])
-            observer.trial_ended(history[-1], history)
-            if outcome.kind is Kind.CRASH and not _goes_on(spec, history, observer):
-                verdict, problem = Verdict.FAILED, outcome.error
-                break
+            record = TrialRecord(number=len(history) + 1, trial=trial, outcome=outcome)
+            history.append(record)
+            ledger.append(record)
+            observer.trial_ended(record, history)
+            if outcome.kind is Kind.CRASH:
+                stop = _after_crash(spec, history, outcome, observer)
     except TimeUp:
-        verdict, problem = _stopped(trial, "time_limit", len(history) - len(earlier))
+        stop = _stop_before(trial, "time_limit", len(history) - len(earlier))
     except KeyboardInterrupt:
-        verdict, problem = Verdict.INTERRUPTED, _interrupted(len(history))
-    if verdict is Verdict.TUNED and best_fit(spec.space, history) is None:
-        verdict = Verdict.NOTHING_FITS
-        if set(refused_precisions(history)) >= set(spec.space.precisions):
-            verdict, problem = Verdict.FAILED, history[-1].outcome.error
+        stop = Verdict.INTERRUPTED, _interrupted(len(history))
+    verdict, problem = stop or _conclude(spec, history)
     result = result_of(spec, device, budget, history, verdict, problem)
-    if verdict is Verdict.TUNED and result.buckets is None:
-        _tell_of_given_up_buckets(history, observer)
+    if verdict is Verdict.TUNED and result.buckets is None and (notice := _why_no_buckets(history)):
+        observer.notice(notice)
     return replace(result, new_trials=len(history) - len(earlier))
 
 
@@ -96,7 +98,7 @@ def result_of(
     verdict: Verdict,
     problem: TrialError | None,
 ) -> ProbeResult:
-    """What history amounts to: the same while it is made, and when it is read again."""
+    """Return what the history shows, for a running probe and for a ledger alike."""
     best = best_fit(spec.space, history)
     return ProbeResult(
         verdict=verdict,
@@ -113,59 +115,40 @@ def result_of(
     )
 
 
-def _never_began(outcome: Outcome) -> bool:
+def _data_does_not_match(outcome: Outcome) -> bool:
     return outcome.kind is Kind.CRASH and outcome.stage is Stage.DATA
 
 
-def _goes_on(spec: ProbeSpec, history: Sequence[TrialRecord], observer: Observer) -> bool:
-    """Is there an answer to be had although the last trial crashed? Then it is said what was given up for it."""
-    record = history[-1]
-    said = record.outcome.error.message if record.outcome.error else "they can not take turns"
-    said = " ".join(said.split())  # a notice is one line
-    refused, precision = refused_precisions(history), record.trial.candidate.precision
-    if record.trial.aim is not Aim.ANSWER:
-        # This model can't train on other lengths, or not without rematerialisation.
-        lost = "no buckets" if record.trial.aim is Aim.BUCKETS else "what rematerialisation costs in time is not known"
-        observer.notice(f"{lost}: {said}")
-        return True
-    if precision in refused and set(spec.space.precisions) - set(refused):
-        observer.notice(f"{precision} is refused: {said}")
-        return True
-    return False
+def _after_crash(spec: ProbeSpec, history: Sequence[TrialRecord], failed: Failed, observer: Observer) -> _Stop | None:
+    """Stop the search, unless an answer is possible without what crashed; then tell the observer what is given up."""
+    trial, reason = history[-1].trial, " ".join(failed.error.message.split())
+    if trial.aim is Aim.BUCKETS:
+        observer.notice(f"no buckets: {reason}")
+    elif trial.aim is Aim.TIMING:
+        observer.notice(f"the time that rematerialisation costs is not known: {reason}")
+    else:
+        refused, precision = refused_precisions(history), trial.candidate.precision
+        if precision not in refused or set(spec.space.precisions) <= set(refused):
+            return Verdict.FAILED, failed.error
+        observer.notice(f"{precision} is refused: {reason}")
+    return None
 
 
-def _tell_of_given_up_buckets(history: Sequence[TrialRecord], observer: Observer) -> None:
-    """Buckets that were tried to the end and are not in the answer."""
-    of_buckets = [record for record in history if record.trial.aim is Aim.BUCKETS]
-    if not of_buckets or any(record.outcome.kind is Kind.CRASH for record in of_buckets):
-        return
-    turns = [record for record in of_buckets if record.buckets]
-    full = [record for record in turns if record.trial.purpose is Purpose.CONFIRM]
-    if not full:
-        observer.notice("no buckets: not every one of them has a batch that fits by itself")
-        return
-    fitted = [record for record in turns if record.outcome.kind is Kind.FITS]
-    least = f"{_sizes(full[0])} down to {_sizes(full[-1])}"
-    said = f"no buckets: by turns they did not stay within the budget with {least}"
-    if any(record in full for record in fitted):
-        said = f"no buckets: by turns they stayed within the budget too seldom to rely on, with {least}"
-    elif fitted:
-        said = f"{said}; {_sizes(fitted[0])} fitted, too small to be worth it"
-    observer.notice(said)
-
-
-def _sizes(record: TrialRecord) -> str:
-    return ", ".join(f"{size} of {length}" for length, size in record.buckets)
-
-
-def _stopped(before: Trial | None, code: str, trials: int) -> tuple[Verdict, TrialError | None]:
-    """How a search ends that was stopped before this trial. The answer needs none that is only to be timed."""
-    if before is not None and before.aim is Aim.TIMING:
+def _conclude(spec: ProbeSpec, history: Sequence[TrialRecord]) -> _Stop:
+    """Return the verdict of a search that has come to its end."""
+    if best_fit(spec.space, history) is not None:
         return Verdict.TUNED, None
-    problem = TrialError(
-        code=code, message=f"stopped by --{code.replace('_', '-')} after {format_count(trials, 'more trial')}"
-    )
-    return Verdict.STOPPED, problem
+    if set(spec.space.precisions) <= set(refused_precisions(history)):
+        return Verdict.FAILED, history[-1].outcome.error
+    return Verdict.NOTHING_FITS, None
+
+
+def _stop_before(trial: Trial | None, code: str, new_trials: int) -> _Stop:
+    """Return the verdict of a search that a limit stopped before this trial."""
+    if trial is not None and trial.aim is Aim.TIMING:
+        return Verdict.TUNED, None  # the answer is complete without it
+    message = f"stopped by --{code.replace('_', '-')} after {format_count(new_trials, 'more trial')}"
+    return Verdict.STOPPED, TrialError(code=code, message=message)
 
 
 def _interrupted(trials: int) -> TrialError:
@@ -174,3 +157,24 @@ def _interrupted(trials: int) -> TrialError:
         message=f"interrupted; the ledger keeps {format_count(trials, 'trial')}",
         hint="the same command goes on from there",
     )
+
+
+def _why_no_buckets(history: Sequence[TrialRecord]) -> str:
+    """Return why buckets were tried to the end and are not in the answer; empty if they were not tried to the end."""
+    records = [record for record in history if record.trial.aim is Aim.BUCKETS]
+    if not records or any(record.outcome.kind is Kind.CRASH for record in records):
+        return ""
+    turns = [record for record in records if record.buckets]
+    full = [record for record in turns if record.trial.purpose is Purpose.CONFIRM]
+    if not full:
+        return "no buckets: for one of the lengths no batch fits"
+    sizes = f"from {_sizes(full[0])} down to {_sizes(full[-1])}"
+    fitted = [record for record in turns if record.outcome.kind is Kind.FITS]
+    if any(record in full for record in fitted):
+        return f"no buckets: alternating, they fit too rarely to rely on, {sizes}"
+    too_small = f"; {_sizes(fitted[0])} fit, but are too small to be worth it" if fitted else ""
+    return f"no buckets: alternating, they exceed the budget, {sizes}{too_small}"
+
+
+def _sizes(record: TrialRecord) -> str:
+    return ", ".join(f"{size} of length {length}" for length, size in record.buckets)

@@ -17,6 +17,7 @@ from oomtune.domain import Budget, TrialError
 from oomtune.spec import load_spec
 from tests.support.crashes import DUMP, GPU, advice, oom
 from tests.support.failure_texts import HOST
+from tests.support.sessions import EXACT_SPEC
 from tests.support.specs import small_probe_spec, small_spec
 
 
@@ -226,3 +227,14 @@ def test_a_rare_request_is_not_advised_twice_nor_what_the_spec_already_does() ->
     lines = advice_for(spec, Budget(limit_bytes=64 << 20), spec.space.lanes()[0].at(1), None)
     assert not any("half precision" in line or "optimizer" in line for line in lines)
     assert len(set(lines)) == len(lines)
+
+
+def test_advice_has_three_remedies_that_the_spec_does_not_use_yet() -> None:
+    budget = Budget(limit_bytes=64 * 1024**2)
+    smallest = EXACT_SPEC.space.lanes()[0].at(1)
+    advice = advice_for(EXACT_SPEC, budget, smallest, 80 * 1024**2)
+    assert len(advice) == 3
+    assert "--memory-limit 110MiB" in advice[0]
+    assert "checkpoint" in advice[1]
+    assert "half precision" in advice[2]
+    assert not any("optimizer" in line for line in advice)  # it has plain SGD already

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+
+from rich.console import Console
 
 from oomtune.domain import (
     Candidate,
@@ -18,11 +21,13 @@ from oomtune.domain import (
     TrialRecord,
     Verdict,
 )
-from oomtune.report.answer import answer_rows, finding_rows, verdict_words
+from oomtune.report.answer import answer_rows, finding_rows, paste_lines, verdict_words
 from oomtune.report.json_document import probe_document
+from oomtune.report.terminal import print_answer
 from oomtune.report.trial_rows import trial_row
 from tests.support.finished import FailingDevice, finished
 from tests.support.outcomes import failed
+from tests.support.sessions import EXACT_SPEC, linear_device, probe
 from tests.support.specs import BUDGET, CPU, small_probe_spec
 
 MIB = 1024**2
@@ -89,3 +94,46 @@ def test_the_json_document_has_the_findings_of_the_answer() -> None:
     document = probe_document(result_of(confirmed(KEPT)))
     assert document["findings"] == document["trials"][0]["findings"] == [dataclasses.asdict(KEPT)]
     assert "findings" not in probe_document(result_of(confirmed()))["trials"][0]
+
+
+def test_paste_lines_do_not_compile_a_model_that_comes_compiled() -> None:
+    device = linear_device()
+    result = dataclasses.replace(probe(device, device.budget), tuned_path="m.tuned.yaml")
+    assert any(line.startswith("model.compile(") for line in paste_lines(result))
+    compiled = dataclasses.replace(EXACT_SPEC, training=dataclasses.replace(EXACT_SPEC.training, loss=None))
+    lines = paste_lines(dataclasses.replace(result, spec=compiled))
+    assert not any(line.startswith("model.compile(") for line in lines)
+    assert any("keeps its own optimizer" in line for line in lines)
+
+
+def test_the_table_and_the_json_document_have_the_same_numbers() -> None:
+    device = linear_device()
+    result = probe(device, device.budget)
+    rows, document = dict(answer_rows(result)), probe_document(result)
+    assert rows["batch size"] == str(document["best"]["batch_size"]) == "180"
+    assert rows["trials"].startswith(str(len(document["trials"])))
+    assert "20 steps" in rows["confirmed"]
+    assert rows["next larger"] == "batch 181: does not fit"
+    assert document["confirmed"] is True
+
+
+def test_a_batch_at_the_top_of_the_range_is_not_called_the_edge() -> None:
+    device = linear_device(limit_bytes=10**9)
+    rows = dict(answer_rows(probe(device, device.budget)))
+    assert rows["batch size"] == "1024"
+    assert "largest batch that search.batch_size allows" in rows["next larger"]
+
+
+def test_without_a_tuned_file_there_is_nothing_to_paste() -> None:
+    device = linear_device()
+    assert paste_lines(probe(device, device.budget)) == []
+
+
+def test_paste_lines_are_not_wrapped_on_a_narrow_terminal() -> None:
+    device, text = linear_device(), io.StringIO()
+    path = f"{'folder/' * 20}model.tuned.yaml"
+    result = dataclasses.replace(probe(device, device.budget), tuned_path=path)
+    print_answer(Console(file=text, width=60), result)
+    shown = text.getvalue().splitlines()
+    assert f"tuned config: {path}" in shown
+    assert [f"  {line}" for line in paste_lines(result)] == shown[-len(paste_lines(result)) :]

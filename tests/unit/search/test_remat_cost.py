@@ -138,7 +138,7 @@ def test_a_model_that_fails_without_it_keeps_its_answer_and_that_is_said() -> No
     there, notes = FailsWithout(limit_bytes=1_000, law=device(1.0).law), Notes()
     result = probe(there, there.budget, ONLY_WITH, observer=notes)
     assert (result.verdict, result.remat_slowdown) == (Verdict.TUNED, None)
-    assert notes.notices == ["what rematerialisation costs in time is not known: no such op"]
+    assert notes.notices == ["the time that rematerialisation costs is not known: no such op"]
     assert probe(there, there.budget, ONLY_WITH, earlier=result.records).new_trials == 0
 
 
