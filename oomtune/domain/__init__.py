@@ -1,9 +1,4 @@
-"""The words of the project as types. Frozen, keyword-only, standard library only.
-
-A *candidate* is one point of the search; a *lane* is a candidate without its batch size; a *trial* runs a candidate
-in a process of its own; an *outcome* says how that ended; a *record* is a trial with its outcome, as the ledger
-keeps it.
-"""
+"""The words of the project as frozen types: candidates and lanes, trials, outcomes and runs, specs and results."""
 
 from oomtune.domain.anatomy import Anatomy, Held, LayerMemory, Part, Phase
 from oomtune.domain.check import Change, CheckResult, CheckVerdict
@@ -30,7 +25,6 @@ from oomtune.domain.data import (
     Tokenizer,
 )
 from oomtune.domain.explanation import Certainty, Cost, Explanation, Growth, TriedRemedy
-from oomtune.domain.finding import AllocatorState, Finding, FindingKind
 from oomtune.domain.result import Buckets, Fit, FrontierPoint, ProbeResult, Verdict, remat_slowdown
 from oomtune.domain.run import Provenance, Run, runs_of
 from oomtune.domain.search import (
@@ -70,6 +64,7 @@ from oomtune.domain.spec import (
 from oomtune.domain.trial import (
     FRAGMENTATION,
     Aim,
+    AllocatorState,
     BucketTurns,
     Climb,
     Climbed,
@@ -77,6 +72,8 @@ from oomtune.domain.trial import (
     Failed,
     FailedSize,
     FailureKind,
+    Finding,
+    FindingKind,
     Fitted,
     Inspection,
     InspectOrder,

@@ -8,7 +8,7 @@ from oomtune.domain.search import Word
 
 
 class Held(Word):
-    """What memory is held for. Activations are what the forward pass made and the backward pass still needs."""
+    """What memory is used for. Activations are made by the forward pass and kept for the backward pass."""
 
     WEIGHTS = "weights"
     OPTIMIZER_STATE = "optimizer_state"
@@ -28,12 +28,12 @@ class Part:
     held: Held
     size_bytes: int
     measured: bool
-    """Seen by the allocator? Otherwise it is computed from shapes."""
+    """Whether the allocator measured the size. Otherwise it is computed from shapes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerMemory:
-    """What one layer holds at the peak: its weights, and what it made in the forward pass."""
+    """What one layer holds at the peak: its weights and its activations."""
 
     name: str
     class_name: str
@@ -47,25 +47,25 @@ class LayerMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anatomy:
-    """A step's peak, part by part. Layers hold the most first."""
+    """The peak of a step, part by part. The layer that holds the most comes first."""
 
     peak_bytes: int
     parts: tuple[Part, ...]
     layers: tuple[LayerMemory, ...]
     layers_measured: bool
     phase: Phase | None = None
-    """Where in the step the peak was; None where that can't be seen."""
+    """The phase of the step at the peak; None if unknown."""
     largest_op: str = ""
-    """The op whose tensors take the most at the peak."""
+    """The op whose tensors take the most memory at the peak."""
     largest_bytes: int = 0
     backward_bytes: int = 0
-    """Of the rest: what the backward pass made and needs for itself."""
+    """The part of the rest that the backward pass uses as scratch."""
     update_bytes: int = 0
-    """Of the rest: what the optimizer's update made."""
+    """The part of the rest that the optimizer's update made."""
     layer_classes: tuple[str, ...] = ()
-    """The classes of all layers, those inside others included."""
+    """The classes of all layers, nested layers included."""
     why_computed: str = ""
-    """Why some parts could not be measured."""
+    """Why some parts are computed and not measured."""
 
     @property
     def total_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""What a check found: does a configuration still fit, and does it use more than it did?"""
+"""The result of a check: whether a configuration still fits, and whether it uses more memory than before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CheckVerdict(Word):
     BROKEN = "broken"
     WRONG_DEVICE = "wrong_device"
     UNDECIDED = "undecided"
-    """It ran out of memory in less than the card has that it was checked against."""
+    """It ran out of memory here, with less memory than the card to check against has."""
 
 
 _EXIT_CODES = {
@@ -34,7 +34,7 @@ _EXIT_CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Something that is not as it was when the answer was found."""
+    """Something that has changed since the answer was found."""
 
     what: str
     before: str
@@ -52,40 +52,39 @@ class CheckResult:
     """The line of the file that names the batch size."""
     name: str
     candidate: Candidate
-    """What was checked; after an update what fits now."""
+    """The candidate that was checked; after an update, the new answer."""
     device: Device
     budget: Budget
     tolerance: float
     card_limit_bytes: int | None = None
-    """What the card has that the CPU stands in for, where this machine had less to give."""
+    """The limit of the card that the CPU stands in for. Set only if this machine has less memory."""
     was_tuned: bool = False
-    """Is it a tuned config, and not a plain spec?"""
+    """Whether the file is a tuned config rather than a plain spec."""
     confirmed: bool = True
-    """Was the answer confirmed when it was found? A search that was stopped may leave one that was not."""
+    """Whether the answer was confirmed when it was found. A search that was stopped may leave it unconfirmed."""
     outcome: Outcome | None = None
-    """How the run ended; None when nothing was run."""
+    """How the trial of the configuration ended; None if nothing ran."""
     buckets_outcome: Outcome | None = None
-    """How the buckets ended that took turns; None where there are none, or it did not come to that."""
+    """How the trial of the buckets ended; None if there are no buckets, or the configuration already failed."""
     expected_peak_bytes: int | None = None
-    """What it used when the answer was found; None where that is not known, or is of another device."""
+    """The peak when the answer was found; None if unknown, or measured on another device."""
     not_compared: str = ""
-    """Why the peak is not held against the evidence, where there is evidence."""
+    """Why the peak is not compared with the evidence, if there is evidence."""
     changes: tuple[Change, ...] = ()
     spec_diff: tuple[str, ...] = ()
-    """The lines in which the spec that a tuned config was found for differs from the one that it holds, from what was
-    there before to what is there now."""
+    """The diff from the spec that the answer was found for to the spec that it belongs to now."""
     file_edited: bool = False
-    """Is the spec in a tuned config another than the one that its answer was found for?"""
+    """Whether the spec inside the tuned config differs from the one that the answer was found for."""
     spec_edited: bool = False
-    """Has the spec that it was found for been edited since?"""
+    """Whether the spec file that the answer was found for has been edited since."""
     took_over: bool = False
-    """Was that edited spec searched, in place of the one in the file?"""
+    """Whether an update searched that edited spec instead of the one in the tuned config."""
     problem: TrialError | None = None
     notices: tuple[str, ...] = ()
     updated: ProbeResult | None = None
-    """What a new search from the known edge found, when one was asked for."""
+    """The result of the new search that an update ran."""
     candidate_before: Candidate | None = None
-    """What the file held before it was updated."""
+    """The answer in the file before the update."""
 
     @property
     def exit_code(self) -> int:
@@ -93,30 +92,32 @@ class CheckResult:
 
     @property
     def allowed_bytes(self) -> int:
-        """What it may use at its peak: the budget, or what it was seen to use and the tolerance, up to the limit.
-        The headroom is there for what differs between runs of one configuration, so that alone is no failure."""
-        seen_bytes = int((self.expected_peak_bytes or 0) * (1 + self.tolerance))
-        return min(self.budget.limit_bytes, max(self.budget.budget_bytes, seen_bytes))
+        """The largest peak that passes: the budget, or the earlier peak plus the tolerance, at most the limit.
+
+        Peaks of one configuration differ from run to run. The headroom is there for that, so using it is no failure.
+        """
+        with_tolerance_bytes = int((self.expected_peak_bytes or 0) * (1 + self.tolerance))
+        return min(self.budget.limit_bytes, max(self.budget.budget_bytes, with_tolerance_bytes))
 
     @property
     def is_of_an_earlier_spec(self) -> bool:
-        """Is the verdict on a spec that people have edited since?"""
+        """Whether the verdict is about a spec that has been edited since."""
         return self.spec_edited and not self.file_edited and not self.took_over
 
     @property
     def card_budget_bytes(self) -> int:
-        """What the card leaves to use that the CPU stands in for; the budget itself where the machine could give it."""
+        """The budget on the card that the CPU stands in for."""
         limit_bytes = self.card_limit_bytes or self.budget.limit_bytes
         return Budget(limit_bytes=limit_bytes, headroom=self.budget.headroom).budget_bytes
 
     @property
     def deciding(self) -> Outcome | None:
-        """The outcome that the verdict stands on: that of the buckets if these failed."""
+        """The outcome behind the verdict: that of the buckets if the buckets failed."""
         buckets = self.buckets_outcome
         return buckets if buckets is not None and buckets.kind is not Kind.FITS else self.outcome
 
     @property
     def growth(self) -> float | None:
-        """By which share the peak is above what it was."""
+        """The share by which the peak has grown since the answer was found; None if that is not known."""
         peak = self.outcome.peak_bytes if self.outcome else None
         return peak / self.expected_peak_bytes - 1 if peak and self.expected_peak_bytes else None

@@ -1,4 +1,4 @@
-"""Who is told what happens during a probe, as it happens."""
+"""The interface through which a probe reports progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oomtune.domain import Budget, Device, ProbeSpec, Trial, TrialRecord
 
 
 class Observer(Protocol):
-    """Is told what happens, as it happens."""
+    """Hears what happens during a probe, as it happens."""
 
     def probe_started(self, spec: ProbeSpec, device: Device, budget: Budget, earlier: int) -> None: ...
 
@@ -23,7 +23,7 @@ class Observer(Protocol):
 
 
 class SilentObserver:
-    """Tells nobody."""
+    """Ignores everything."""
 
     def probe_started(self, spec: ProbeSpec, device: Device, budget: Budget, earlier: int) -> None: ...
 

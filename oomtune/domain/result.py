@@ -1,4 +1,4 @@
-"""What a probe found."""
+"""The result of a probe."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Verdict(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A candidate that ran and fitted, with what was seen when it did; by the confirm run, once there is one."""
+    """A candidate that ran and fitted. The peak is that of the confirming trial, if there was one."""
 
     candidate: Candidate
     peak_bytes: int
@@ -36,7 +36,7 @@ class Fit:
 
     @property
     def confirmed_step_ms(self) -> float | None:
-        """The confirm run's step, which is timed longer; the first run's until there is one."""
+        """The step time of the confirming trial, which runs longer, or else of the first run."""
         return (self.confirmed_by.outcome.step_ms if self.confirmed_by else None) or self.step_ms
 
     @property
@@ -47,7 +47,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierPoint:
-    """The largest batch that ran and fitted in a lane, and whether that is known to be its edge."""
+    """The largest batch that ran and fitted in a lane. `edge_known` is whether no larger one fits."""
 
     lane: Lane
     batch_size: int
@@ -56,18 +56,18 @@ class FrontierPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buckets:
-    """A batch size for each range of lengths: samples up to the first boundary, then up to the second, and so on."""
+    """A batch size for each range of lengths: up to the first boundary, from there to the second, and so on."""
 
     boundaries: tuple[int, ...]
     batch_sizes: tuple[int, ...]
     share_padding: float
-    """What is left of padding in all batches of the data."""
+    """The share of padding that is left in the batches."""
     confirmed_by: TrialRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """What a probe found, with every trial it stands on."""
+    """The answer of a probe, with every trial behind it."""
 
     verdict: Verdict
     spec: ProbeSpec
@@ -76,13 +76,13 @@ class ProbeResult:
     records: tuple[TrialRecord, ...]
     best: Fit | None = None
     refused_precisions: dict[str, str] = field(default_factory=dict)
-    """The precisions in which the loss did not stay a number, and what was seen."""
+    """The precisions in which the loss was not finite, with the error of each."""
     frontier: tuple[FrontierPoint, ...] = ()
     buckets: Buckets | None = None
     next_larger: tuple[Candidate, Kind] | None = None
-    """The smallest larger batch in the winner's lane that was tried, and how it ended."""
+    """The smallest larger batch in the winner's lane that ran, and how it ended."""
     problem: TrialError | None = None
-    """Why there is no confirmed answer, when there is none."""
+    """Why there is no confirmed answer."""
     new_trials: int = 0
     environment: dict[str, Any] = field(default_factory=dict)
     tuned_path: str | None = None
@@ -93,13 +93,16 @@ class ProbeResult:
 
     @property
     def remat_slowdown(self) -> float | None:
-        """How many times longer a sample takes than without rematerialisation; None where that was not seen."""
+        """How many times longer a sample takes than without rematerialisation; None if unknown."""
         return None if self.best is None else remat_slowdown(self.best.candidate.lane, self.records)
 
 
 def remat_slowdown(lane: Lane, records: Iterable[TrialRecord]) -> float | None:
-    """The same for any lane. It is measured with the largest batch that was timed without and the nearest with; None
-    where none are near, or there is nothing to compare."""
+    """Return how many times longer a sample takes in this lane than without rematerialisation.
+
+    The largest batch that was timed without it is compared with the nearest one that was timed with it. Return None if
+    there are no two batches near each other.
+    """
     if lane.remat is RematMode.NONE:
         return None
     runs = [run for run in runs_of(records) if run.fits and run.step_ms and not run.buckets]
@@ -110,7 +113,7 @@ def remat_slowdown(lane: Lane, records: Iterable[TrialRecord]) -> float | None:
         return None
     largest = max(without)
     nearest = min(with_it, key=lambda batch: abs(math.log(batch / largest)))
-    # A sample of a much larger batch takes less time, whatever else is done.
+    # A sample takes less time in a much larger batch, with or without rematerialisation.
     return with_it[nearest] / without[largest] if 0.5 <= nearest / largest <= 2 else None
 
 

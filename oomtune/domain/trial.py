@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 
 from oomtune.domain.anatomy import Anatomy
 from oomtune.domain.data import DatasetSpec, Scan, TensorSpec
-from oomtune.domain.finding import AllocatorState, Finding
 from oomtune.domain.search import Budget, Candidate, Kind, Lane, Purpose, Stage, Word
 from oomtune.domain.spec import Device, ModelSpec, ModelVariant, TrainingSpec, TrialSettings
 
@@ -93,7 +92,7 @@ Trial: TypeAlias = LaneTrial | BucketTurns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOrder:
-    """All that a worker process needs to know, and all that it is told."""
+    """Everything that a worker process needs to run a trial."""
 
     trial: Trial
     folder: str
@@ -106,12 +105,12 @@ class WorkOrder:
     budget: Budget
     scan: Scan | None = None
     scratch: str = ""
-    """A folder of the trial's own, for the allocator's dumps; removed when the trial has ended."""
+    """A folder for this trial only, removed afterwards. The worker sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOrder:
-    """Read the data once; the worst samples go to `rows_path`."""
+    """Have the worker read the data once, and write the worst samples to `rows_path`."""
 
     dataset: DatasetSpec
     folder: str
@@ -120,17 +119,17 @@ class ScanOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectOrder:
-    """Build the model and say what can be seen of it."""
+    """Have the worker build the model and describe it."""
 
     model: ModelSpec
     folder: str
     sequence_length: int | None = None
-    """Given to a builder that takes it; a dimension of this size is then taken to be the length."""
+    """The length for a builder that takes one. A dimension of this size then counts as the sequence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What a built model shows. The word `sequence_length` stands where its length may vary."""
+    """A built model from outside. The word `sequence_length` stands for a dimension whose length may vary."""
 
     inputs: dict[str, TensorSpec]
     outputs: dict[str, TensorSpec]
@@ -138,16 +137,16 @@ class Inspection:
     """The activation of the layer behind each output."""
     compiled: bool
     losses: dict[str, str] = field(default_factory=dict)
-    """The loss that each output comes compiled with, in lower case and without underscores."""
+    """The loss that each output is compiled with, in lower case without underscores."""
     lengths: tuple[int, ...] = ()
-    """The lengths that it was seen to take, where that may vary."""
+    """Sequence lengths that the model accepted, if its length may vary."""
     batch_size: int | None = None
-    """The only batch size that it takes, if there is but one."""
+    """The batch size of a model that accepts no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One size that a calibrating trial ran."""
+    """One of several sizes that ran in one process."""
 
     batch_size: int
     peak_bytes: int
@@ -159,7 +158,7 @@ FailureKind: TypeAlias = Literal[Kind.DEVICE_OOM, Kind.HOST_OOM, Kind.TIMEOUT, K
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedSize:
-    """A size that did not fit, after smaller ones that did in the same process. `peak_bytes` is known if it ran."""
+    """A size that did not fit after smaller ones had fitted in the same process. `peak_bytes` is set if it ran."""
 
     batch_size: int
     kind: FailureKind
@@ -176,7 +175,7 @@ FRAGMENTATION = "fragmentation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialError:
-    """Why a trial did not fit, in words for the user."""
+    """Why a trial failed, for the user."""
 
     code: str
     message: str
@@ -189,9 +188,46 @@ class TrialError:
         return self.code == FRAGMENTATION
 
 
+FindingKind = Literal["leak", "retrace", "kept_tensors", "checkpoint", "remat", "batch_size", "fits", "loss"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something harmless in a short run that may matter in a long one, or a setting that has no effect here."""
+
+    kind: FindingKind
+    message: str
+    where: str = ""
+    """The line to change, as file:line; empty if unknown."""
+    hint: str = ""
+    bytes_per_step: int | None = None
+    """The memory that each step adds because of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatorState:
+    """The device's allocator at the moment when it found no room."""
+
+    allocator: str
+    limit_bytes: int
+    in_use_bytes: int
+    largest_free_bytes: int
+    """The largest free piece."""
+    largest_held_bytes: int
+    """The largest tensor in use."""
+    fragmentation: float
+    """TensorFlow's own measure: the share of the free memory outside the largest free piece."""
+    requested_bytes: int | None = None
+    """The size of the request; unknown if the trial ended before the allocator named it."""
+
+    @property
+    def free_bytes(self) -> int:
+        return self.limit_bytes - self.in_use_bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaisedError:
-    """An exception as it crosses the pipe: its type and the names of all its bases, so that no text decides."""
+    """An exception as it crosses the pipe: judged by its type and the names of its bases, not by its text."""
 
     type_name: str
     bases: tuple[str, ...]
@@ -202,7 +238,7 @@ class RaisedError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a worker says of the steps it ran. `error` is None only when every step ran."""
+    """What a worker reports about the steps it ran. `error` is None only if every step ran."""
 
     stage: Stage
     peak_bytes: int | None = None
@@ -210,7 +246,7 @@ class Reply:
     memory_after_step_bytes: tuple[int, ...] = ()
     points: tuple[Point, ...] = ()
     batch_size: int | None = None
-    """The size being run when the reply was made; a calibrating trial has several."""
+    """The size that was running when the reply was made; a climb has several."""
     jit_compile: bool | None = None
     parameters: int | None = None
     validated: bool = False
@@ -219,9 +255,9 @@ class Reply:
     allocator: AllocatorState | None = None
     error: RaisedError | None = None
     further: tuple[Point, ...] = ()
-    """The sizes run after the candidate, to which all else belongs."""
+    """The sizes that ran after the candidate. Everything above belongs to the candidate."""
     further_at: int | None = None
-    """The one of them being run when the reply was made."""
+    """The one of them that was running when the reply was made."""
     further_error: RaisedError | None = None
 
 
@@ -339,6 +375,6 @@ class TrialRecord:
 
     @property
     def refuses_precision(self) -> bool:
-        """Did the loss not stay a number in half precision? Under float32 that is no matter of precision."""
+        """Whether the loss was not finite in half precision. Under float32, precision is not the cause."""
         error = self.outcome.error
         return error is not None and error.code == "loss_not_finite" and self.trial.candidate.lane.half

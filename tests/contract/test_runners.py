@@ -1,4 +1,4 @@
-"""One set of tests for every runner: the fake device is held to what real processes with real TensorFlow do."""
+"""One set of tests for every runner: the fake device must behave like real processes with real TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from oomtune.trials.local import ForkRunner, SpawnRunner
 from oomtune.trials.runner import Runner, TimeUp
 from tests.support.specs import BUDGET, CPU, small_probe_spec
 
-# What the small model needs, measured: about 3 MB fixed and 9 kB a sample.
+# The small model was measured to need about 3 MB, and 9 kB a sample.
 FITS, NEVER_FITS = 64, 1_000_000
+LANE = Candidate(batch_size=1).lane
 
 
 def small_model_law(candidate: Candidate) -> int:
@@ -37,20 +38,17 @@ def fake(budget: Budget, **overrides: Any) -> Runner:
 
 @pytest.fixture(params=[fork, spawn, fake], scope="module")
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    made: Callable[..., Runner] = request.param
-    running = made(BUDGET)
-    yield running
-    running.close()
-
-
-LANE = Candidate(batch_size=1).lane
+    make: Callable[..., Runner] = request.param
+    runner = make(BUDGET)
+    yield runner
+    runner.close()
 
 
 def search(batch_size: int) -> Search:
     return Search(candidate=Candidate(batch_size=batch_size))
 
 
-def test_a_small_batch_fits_and_the_reply_proves_its_steps(runner: Runner) -> None:
+def test_a_small_batch_fits_with_a_peak_and_a_step_time(runner: Runner) -> None:
     outcome = runner.run(search(FITS))
     assert (outcome.kind, outcome.stage) == (Kind.FITS, Stage.DONE)
     assert outcome.peak_bytes is not None
@@ -61,7 +59,7 @@ def test_a_small_batch_fits_and_the_reply_proves_its_steps(runner: Runner) -> No
     assert outcome.error is None
 
 
-def test_a_batch_far_too_large_is_out_of_device_memory(runner: Runner) -> None:
+def test_a_far_too_large_batch_runs_out_of_device_memory(runner: Runner) -> None:
     outcome = runner.run(search(NEVER_FITS))
     assert outcome.kind is Kind.DEVICE_OOM
     assert outcome.stage is not Stage.DONE
@@ -70,13 +68,13 @@ def test_a_batch_far_too_large_is_out_of_device_memory(runner: Runner) -> None:
     assert outcome.batch_size == NEVER_FITS
 
 
-def test_a_larger_batch_needs_more(runner: Runner) -> None:
+def test_a_larger_batch_needs_more_memory(runner: Runner) -> None:
     peaks = [runner.run(search(batch)).peak_bytes or 0 for batch in (64, 512, 1024)]
     assert peaks == sorted(peaks)
     assert peaks[-1] > 1.5 * peaks[0]
 
 
-def test_a_climb_goes_through_several_sizes_in_one_trial_until_it_is_over_the_edge(runner: Runner) -> None:
+def test_a_climb_runs_growing_sizes_until_one_exceeds_the_budget(runner: Runner) -> None:
     climb = tuple(2**power for power in range(5)) + tuple(range(32, 8192, 32))
     outcome = runner.run(Climb(lane=LANE, sizes=climb))
     sizes = [point.batch_size for point in outcome.points]
@@ -86,23 +84,23 @@ def test_a_climb_goes_through_several_sizes_in_one_trial_until_it_is_over_the_ed
     assert set(sizes) <= set(climb)
     assert outcome.points[0].peak_bytes < outcome.points[-1].peak_bytes <= BUDGET.budget_bytes
     assert outcome.kind is Kind.DEVICE_OOM
-    # From the lower part of the curve, where noise can hide the slope, a leap may be long and end over the edge.
+    # Low on the curve noise can hide the slope, so that the last leap may be long.
     low = outcome.points[-1].peak_bytes < 0.5 * BUDGET.budget_bytes
     assert sizes[-1] < outcome.batch_size <= (16 if low else 2) * sizes[-1]
 
 
-def test_a_trial_that_fits_goes_on_to_larger_sizes_until_one_does_not(runner: Runner) -> None:
+def test_a_trial_that_fits_continues_with_larger_sizes_until_one_does_not_fit(runner: Runner) -> None:
     outcome = runner.run(dataclasses.replace(search(1024), further=tuple(range(1088, 16384, 64))))
     assert (outcome.kind, outcome.stage) == (Kind.FITS, Stage.DONE)
-    assert outcome.steps_run == runner.run(search(1024)).steps_run  # what it shows is of its own size
+    assert outcome.steps_run == runner.run(search(1024)).steps_run  # larger sizes do not count
     sizes, failed = [1024, *(point.batch_size for point in outcome.further)], outcome.further_failed
-    assert len(sizes) > 1 or failed is not None  # noise may hide the edge from the first leap
+    assert len(sizes) > 1 or failed is not None  # with noise, the first leap may exceed the edge
     assert sizes == sorted(set(sizes))
     assert all(point.peak_bytes <= BUDGET.budget_bytes for point in outcome.further)
     assert failed is None or (failed.batch_size > sizes[-1] and failed.kind is Kind.DEVICE_OOM)
 
 
-def test_what_a_trial_has_shown_stands_when_a_larger_size_then_runs_out_of_memory(runner: Runner) -> None:
+def test_a_larger_size_that_runs_out_of_memory_does_not_undo_the_candidate(runner: Runner) -> None:
     trial = Confirm(candidate=Candidate(batch_size=FITS), further=(NEVER_FITS,))
     outcome = runner.run(trial)
     assert (outcome.kind, outcome.stage, outcome.error) == (Kind.FITS, Stage.DONE, None)
@@ -112,51 +110,51 @@ def test_what_a_trial_has_shown_stands_when_a_larger_size_then_runs_out_of_memor
     assert outcome.further_failed.peak_bytes is None
 
 
-def test_a_trial_that_does_not_fit_goes_no_further(runner: Runner) -> None:
+def test_a_trial_that_does_not_fit_runs_no_larger_size(runner: Runner) -> None:
     outcome = runner.run(dataclasses.replace(search(NEVER_FITS), further=(2 * NEVER_FITS,)))
     assert outcome.kind is Kind.DEVICE_OOM
     assert (outcome.further, outcome.further_failed) == ((), None)
 
 
-def test_a_trial_that_has_no_time_left_is_not_run(runner: Runner) -> None:
+def test_a_trial_without_time_left_does_not_run(runner: Runner) -> None:
     with pytest.raises(TimeUp):
         runner.run(search(FITS), within_s=0)
     assert runner.run(search(FITS), within_s=300).kind is Kind.FITS
 
 
-def test_a_confirm_run_is_longer(runner: Runner) -> None:
+def test_a_confirming_trial_runs_more_steps(runner: Runner) -> None:
     outcome = runner.run(Confirm(candidate=Candidate(batch_size=FITS)))
     assert outcome.kind is Kind.FITS
     assert outcome.steps_run > runner.run(search(FITS)).steps_run
 
 
-def test_after_an_out_of_memory_trial_the_next_one_is_clean(runner: Runner) -> None:
-    # About half the limit: a small batch's peak changes by a fifth from run to run, this one's by a twentieth.
+def test_an_out_of_memory_trial_leaves_no_trace_in_the_next_one(runner: Runner) -> None:
+    # At about half the limit peaks vary by a twentieth from run to run; those of small batches vary by a fifth.
     before = runner.run(search(1024)).peak_bytes
     runner.run(search(NEVER_FITS))
     after = runner.run(search(1024)).peak_bytes
     assert after == pytest.approx(before, rel=0.25)
 
 
-@pytest.mark.parametrize("made", [fork, spawn, fake])
-def test_a_peak_over_the_budget_does_not_fit_even_when_it_ran(made: Callable[..., Runner]) -> None:
-    running = made(Budget(limit_bytes=BUDGET.limit_bytes, headroom=0.85))
+@pytest.mark.parametrize("make", [fork, spawn, fake])
+def test_a_run_with_a_peak_over_the_budget_does_not_fit(make: Callable[..., Runner]) -> None:
+    runner = make(Budget(limit_bytes=BUDGET.limit_bytes, headroom=0.85))
     try:
-        outcome = running.run(search(1024))
+        outcome = runner.run(search(1024))
     finally:
-        running.close()
+        runner.close()
     assert (outcome.kind, outcome.stage) == (Kind.DEVICE_OOM, Stage.DONE)
     assert outcome.error is not None
     assert outcome.error.code == "over_headroom"
 
 
-@pytest.mark.parametrize("made", [fork, spawn])
-def test_closing_twice_is_safe_and_leaves_no_scratch_folder(made: Callable[..., Any]) -> None:
-    running = made(BUDGET)
-    folder: Path = running.host.root
+@pytest.mark.parametrize("make", [fork, spawn])
+def test_closing_twice_is_safe_and_leaves_no_scratch_folder(make: Callable[..., Any]) -> None:
+    runner = make(BUDGET)
+    folder: Path = runner.host.root
     assert folder.is_dir()
-    running.close()
-    running.close()
+    runner.close()
+    runner.close()
     assert not folder.exists()
 
 
@@ -166,7 +164,7 @@ import keras
 import tensorflow as tf
 
 class Sleepy(keras.layers.Layer):
-    '''Takes for ever with more than 16 samples.'''
+    '''Runs for ever with more than 16 samples.'''
 
     def call(self, inputs):
         rounds = tf.where(tf.shape(inputs)[0] > 16, tf.constant(10**15, tf.int64), 0)
@@ -185,22 +183,19 @@ def build(slow_to_build=False):
 
 
 @pytest.mark.parametrize("slow_to_build", [True, False])
-def test_a_trial_is_cut_when_its_time_is_up_and_a_climb_keeps_what_it_ran(tmp_path: Path, slow_to_build: bool) -> None:
+def test_a_climb_that_runs_out_of_time_keeps_the_sizes_that_ran(tmp_path: Path, slow_to_build: bool) -> None:
     (tmp_path / "sleepy.py").write_text(SLEEPY)
-    spec = small_probe_spec(
-        tmp_path,
-        model={"builder": "sleepy:build", "args": {"slow_to_build": slow_to_build}},
-    )
-    running = ForkRunner(spec=spec, device=CPU, budget=BUDGET, notice=print)
+    spec = small_probe_spec(tmp_path, model={"builder": "sleepy:build", "args": {"slow_to_build": slow_to_build}})
+    runner = ForkRunner(spec=spec, device=CPU, budget=BUDGET, notice=print)
     trial = Climb(lane=LANE, sizes=(1, 4, 16, 64, 256))
     try:
-        running.host.wait_until_ready()
+        runner.host.wait_until_ready()
         if slow_to_build:
             with pytest.raises(TimeUp):
-                running.run(trial, within_s=2)
+                runner.run(trial, within_s=2)
         else:
-            outcome = running.run(trial, within_s=12)
+            outcome = runner.run(trial, within_s=12)
             assert outcome.kind is Kind.FITS
             assert [point.batch_size for point in outcome.points] == [1, 4, 16]
     finally:
-        running.close()
+        runner.close()

@@ -1,4 +1,4 @@
-"""Killed, interrupted, cut short, out of disk: nothing is left running, nothing is lost, and the same command goes on."""
+"""A probe that is killed, interrupted or out of disk leaves no process behind, and the same command resumes it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from tests.support.cli import Cli, processes_with
 from tests.support.specs import small_spec
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait for something that happens when it happens; a machine that is too slow for this is broken."""
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it never happened"
+def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came true"
         time.sleep(0.02)
 
 
@@ -32,7 +31,7 @@ def trials_in(cli: Cli) -> int:
 
 
 def start_and_wait_for_a_trial(cli: Cli, spec: Path, marker: str) -> subprocess.Popen[str]:
-    """A probe that has a trial in its ledger and another one running."""
+    """Start a probe, and return it with one trial in its ledger and another one running."""
     process = cli.start("probe", spec, "--json", env={"MARKER": marker})
     wait_for(lambda: trials_in(cli) >= 1)
     # The command, its worker, and the trial that the worker forked.
@@ -47,7 +46,7 @@ def started_trials(cli: Cli) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_however_a_probe_is_ended_no_process_is_left_and_it_goes_on_where_it_was(
+def test_a_stopped_probe_leaves_no_process_and_resumes_where_it_was(
     cli: Cli, spec_file: Callable[..., Path], marker: str, number: signal.Signals
 ) -> None:
     spec, scratch = spec_file(), cli.folder / "scratch"
@@ -58,8 +57,8 @@ def test_however_a_probe_is_ended_no_process_is_left_and_it_goes_on_where_it_was
     out, err = process.communicate(timeout=60)
     wait_for(lambda: processes_with(marker) == [], seconds=20)
     assert list(scratch.glob("oomtune-*")) == []
-    kept = started_trials(cli)
-    assert len(kept) >= 1
+    earlier = started_trials(cli)
+    assert len(earlier) >= 1
     if number is signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL
     else:
@@ -69,18 +68,18 @@ def test_however_a_probe_is_ended_no_process_is_left_and_it_goes_on_where_it_was
         assert "Traceback" not in err
     assert not (cli.folder / "model.tuned.yaml").exists()
 
-    # One of the three goes on to its end; that the others go on is seen from one trial more.
+    # Only one of the three probes runs to its end; one more trial shows that the others resume.
     more = () if number is signal.SIGKILL else ("--max-trials", "1")
     again = cli("probe", spec, "--json", *more)
-    assert again.code in ((0, 7) if more else (0,)), again.err  # one trial more may be the last
-    assert f"going on from {format_count(len(kept), 'trial')} in the ledger" in again.err
+    assert again.code in ((0, 7) if more else (0,)), again.err  # the one more trial may be the last
+    assert f"going on from {format_count(len(earlier), 'trial')} in the ledger" in again.err
     finished = started_trials(cli)
-    assert finished[: len(kept)] == kept
+    assert finished[: len(earlier)] == earlier
     assert len(finished) == len(set(finished)) == len(again.document["trials"])
-    assert again.document["new_trials"] == len(finished) - len(kept)
+    assert again.document["new_trials"] == len(finished) - len(earlier)
 
 
-def test_a_probe_killed_while_tensorflow_is_imported_leaves_nothing(
+def test_a_probe_killed_while_it_imports_tensorflow_leaves_no_process(
     cli: Cli, spec_file: Callable[..., Path], marker: str
 ) -> None:
     process = cli.start("probe", spec_file(), env={"MARKER": marker})
@@ -90,7 +89,7 @@ def test_a_probe_killed_while_tensorflow_is_imported_leaves_nothing(
     wait_for(lambda: processes_with(marker) == [], seconds=20)
 
 
-def test_a_worker_that_is_killed_is_an_environment_problem_and_the_ledger_is_kept(
+def test_a_killed_worker_is_an_environment_problem_and_the_ledger_survives(
     cli: Cli, spec_file: Callable[..., Path], marker: str
 ) -> None:
     process = start_and_wait_for_a_trial(cli, spec_file(), marker)
@@ -104,7 +103,7 @@ def test_a_worker_that_is_killed_is_an_environment_problem_and_the_ledger_is_kep
     assert "going on from" in cli("probe", cli.folder / "model.yaml", "--max-trials", "1").err
 
 
-def test_a_worker_killed_between_two_trials_is_said_too() -> None:
+def test_a_worker_killed_between_two_trials_is_reported() -> None:
     from oomtune.errors import WorkerBroken
     from oomtune.trials.worker_host import WorkerHost, order_document
 
@@ -123,7 +122,7 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_a_torn_ledger_is_mended_and_said(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_a_torn_ledger_is_repaired_with_a_notice(cli: Cli, spec_file: Callable[..., Path]) -> None:
     spec = spec_file()
     assert cli("probe", spec, "-q").code == 0
     (ledger,) = cli.ledgers()
@@ -143,17 +142,17 @@ def test_a_changed_spec_starts_a_new_ledger(cli: Cli, spec_file: Callable[..., P
 
 
 def small_files_only() -> None:
-    """No file may grow past this: what a full disk does, to this process and its children, at the moment of writing."""
+    """Limit the size of files, which fails writes of this process and its children like a full disk."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
 
 
-def test_a_full_disk_when_the_answer_is_written_loses_nothing(cli: Cli) -> None:
+def test_a_full_disk_keeps_the_earlier_answer_and_the_ledger(cli: Cli) -> None:
     spec, tuned = cli.folder / "model.yaml", cli.folder / "model.tuned.yaml"
     spec.write_text(yaml.safe_dump(small_spec(search__batch_size=[4])))
     assert cli("probe", spec, "-q").code == 0
     before = tuned.read_bytes()
-    # A spec whose tuned config is larger than any file may be, while all that a trial writes is small.
+    # The tuned config of this spec exceeds the file limit; the files of a trial do not.
     spec.write_text(json.dumps(small_spec(search__batch_size=[4, *range(10**9, 10**9 + 9_000)])))
     process = cli.start("probe", spec, "--json", "--max-trials", "1", before=small_files_only)
     out, err = process.communicate(timeout=300)
@@ -172,9 +171,7 @@ def no_files_at_all() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 
 
-def test_a_disk_with_no_room_for_anything_is_said_before_a_trial_is_run(
-    cli: Cli, spec_file: Callable[..., Path]
-) -> None:
+def test_a_disk_without_any_room_is_reported_before_a_trial_runs(cli: Cli, spec_file: Callable[..., Path]) -> None:
     process = cli.start("probe", spec_file(), "--json", before=no_files_at_all)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 5, err

@@ -1,4 +1,4 @@
-"""The same acceptance on a real card. Off by default; `make test-gpu` runs it where there is one."""
+"""Probes on a real GPU. Off by default; `make test-gpu` runs them on a machine with one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ pytestmark = pytest.mark.gpu
 ON_THE_CARD = {"device": {"kind": "gpu", "memory_limit": "2GiB"}, "search__batch_size": {"min": 1, "max": 1_000_000}}
 
 
-def test_auto_takes_the_card(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_device_auto_uses_the_gpu(cli: Cli, spec_file: Callable[..., Path]) -> None:
     ran = cli("probe", spec_file(device={"kind": "auto"}, search__batch_size=[8]), "--json")
     assert ran.code == 0, ran.err
     assert ran.document["environment"]["device"]["kind"] == "gpu"
 
 
-def test_the_edge_is_found_and_confirmed_under_a_limit(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_a_probe_confirms_the_largest_batch_under_a_memory_limit(cli: Cli, spec_file: Callable[..., Path]) -> None:
     ran = cli("probe", spec_file(**ON_THE_CARD), "--json")
     assert ran.code == 0, ran.err
     document = ran.document
@@ -29,21 +29,21 @@ def test_the_edge_is_found_and_confirmed_under_a_limit(cli: Cli, spec_file: Call
     assert any(trial["outcome"] == "device_oom" for trial in document["trials"])
 
 
-def test_twice_gives_the_same_to_within_resolution_and_noise(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_two_probes_agree_within_resolution_and_noise(cli: Cli, spec_file: Callable[..., Path]) -> None:
     spec = spec_file(**ON_THE_CARD)
-    found = [cli("probe", spec, "--fresh", "--json").document["best"]["batch_size"] for _ in range(2)]
-    assert found[0] == pytest.approx(found[1], rel=0.05 + 0.03)
+    batches = [cli("probe", spec, "--fresh", "--json").document["best"]["batch_size"] for _ in range(2)]
+    assert batches[0] == pytest.approx(batches[1], rel=0.05 + 0.03)
 
 
-def test_the_asynchronous_allocator_works(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_a_probe_works_with_the_asynchronous_allocator(cli: Cli, spec_file: Callable[..., Path]) -> None:
     spec = spec_file(**ON_THE_CARD, search__batch_size__max=64)
     ran = cli("probe", spec, "--set", "device.allocator=cuda_malloc_async", "--set", "search.batch_size=64", "--json")
     assert ran.code == 0, ran.err
 
 
-def test_more_than_the_card_has_is_refused(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_a_limit_above_the_memory_of_the_gpu_is_refused(cli: Cli, spec_file: Callable[..., Path]) -> None:
     assert cli("probe", spec_file(), "--device", "gpu", "--memory-limit", "900GiB").code == 5
 
 
-def test_the_doctor_names_the_card(cli: Cli) -> None:
+def test_the_doctor_names_the_gpu(cli: Cli) -> None:
     assert "GPU 0" in cli("doctor").out
