@@ -1,6 +1,22 @@
-"""Models that do what only longer training would show, as a user would write them; the line to change is marked."""
+"""Models with faults that only longer training would show, as a user would write them, with the line to change marked."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from oomtune.domain import Outcome
+
+RunConfirm = Callable[..., Outcome]
+FILE_NAME = "leaky_models.py"
+
+
+def line_of(folder: Path, mark: str) -> str:
+    """Return the marked line as `file:line`."""
+    lines = enumerate(MODELS.splitlines(), 1)
+    number = next(number for number, line in lines if line.endswith(f"# LINE {mark}"))
+    return f"{folder / FILE_NAME}:{number}"
+
 
 MODELS = """\
 import keras
@@ -110,12 +126,12 @@ class NeverSaved(keras.layers.Layer):
     def save_own_variables(self, store):
         raise RuntimeError("not this layer")  # LINE NeverSaved
 
-class Unsaid(Base):
+class WithoutConfig(Base):
     def __init__(self, inner):
         super().__init__()
         self.kind = inner
 
-def unsaid(): return built(Unsaid(object()))
+def without_config(): return built(WithoutConfig(object()))
 
 class NoRoom(keras.layers.Layer):
     def call(self, x):
@@ -182,14 +198,14 @@ def counts(): return built(Counts())
 def makes_functions(): return built(MakesFunctions())
 
 def counted_epochs():
-    told = []
+    order = []
     def step(x, y):
-        told.append("t")
+        order.append("t")
         return tf.reduce_mean(x)
     def validate():
-        told.append("v")
-        if told.count("v") == 2:
-            raise RuntimeError("ran " + "".join(told))
+        order.append("v")
+        if order.count("v") == 2:
+            raise RuntimeError("ran " + "".join(order))
     return step, validate
 
 def step_factory():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.worker.train.test_own_training import FIT, script
 from tests.support.cli import Cli
+from tests.support.own_training import FIT_AND_WRITE, write_script
 
 
 def test_a_script_needs_no_spec(cli: Cli) -> None:
-    script(cli.folder, FIT)
+    write_script(cli.folder, FIT_AND_WRITE)
     (cli.folder / "precious").mkdir()
     wanted = ("--memory-limit", "64MiB", "--set", "search.batch_size.max=512", "--set", "search.resolution=0.2")
     ran = cli("probe", "--script", "train.py", *wanted, "--", "--batch-size", "{batch_size}")
@@ -42,7 +42,7 @@ def test_a_script_needs_no_spec(cli: Cli) -> None:
     ],
 )
 def test_a_script_that_can_not_be_probed_is_refused_before_anything_runs(cli: Cli, words: list[str], said: str) -> None:
-    script(cli.folder, FIT)
+    write_script(cli.folder, FIT_AND_WRITE)
     ran = cli("probe", *words)
     assert ran.code == 2
     assert said in ran.err

@@ -1,4 +1,4 @@
-"""A model or dataset that is broken stops the probe at its first trial: exit 6, and a traceback only of the user's."""
+"""A broken model or dataset stops the probe at its first trial: exit 6, with a traceback of the user's code only."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def killed():
 def hangs():
     time.sleep(3600)
 
-class FallsSilent(keras.layers.Layer):
+class IsKilled(keras.layers.Layer):
     def call(self, x):
         tf.py_function(self.look, [x], [])
         return x
@@ -46,8 +46,8 @@ class FallsSilent(keras.layers.Layer):
         if len(x) > 4:
             os.kill(os.getpid(), signal.SIGKILL)
 
-def falls_silent():
-    return keras.Sequential([keras.Input((64,)), FallsSilent(), keras.layers.Dense(1)])
+def is_killed():
+    return keras.Sequential([keras.Input((64,)), IsKilled(), keras.layers.Dense(1)])
 
 def has_children():
     subprocess.Popen(["sleep", "3600"])
@@ -79,7 +79,7 @@ def explodes():
 
 not_callable = 7
 """
-# Code that leaves things behind when it is imported, and a module that is imported by it.
+# Code that changes files when it is imported, and imports another module.
 UNTIDY = """\
 import os, subprocess
 import keras, numpy as np
@@ -100,7 +100,7 @@ def data():
 
 @pytest.fixture
 def probe(cli: Cli, spec_file: Callable[..., Path]) -> Callable[..., Ran]:
-    """Probe a function of the module above; a confirm run follows at a fixed batch size."""
+    """Probe a function of the module above."""
     (cli.folder / "my_models.py").write_text(BUILDER)
 
     def run(builder: str, *words: str, env: dict[str, str] | None = None, **overrides: Any) -> Ran:
@@ -110,15 +110,13 @@ def probe(cli: Cli, spec_file: Callable[..., Path]) -> Callable[..., Ran]:
     return run
 
 
-def test_a_builder_is_found_beside_the_spec_and_its_noise_stays_off_stdout(probe: Callable[..., Ran]) -> None:
+def test_a_builder_is_imported_from_the_specs_folder_and_its_output_stays_off_stdout(probe: Callable[..., Ran]) -> None:
     ran = probe("my_models:good", model__args={"units": 4})
     assert ran.code == 0, ran.err
     assert ran.document["best"]["batch_size"] == 8
 
 
-def test_code_that_leaves_things_behind_on_import_leaves_nothing_of_it(
-    cli: Cli, spec_file: Callable[..., Path]
-) -> None:
+def test_code_that_writes_on_import_changes_no_file(cli: Cli, spec_file: Callable[..., Path]) -> None:
     (cli.folder / "untidy.py").write_text(UNTIDY)
     (cli.folder / "beside.py").write_text("UNITS = 1\n")
     (cli.folder / "precious.txt").write_text("mine")
@@ -133,14 +131,15 @@ def test_code_that_leaves_things_behind_on_import_leaves_nothing_of_it(
 
 
 @pytest.mark.parametrize("entries", [{"model": {"builder": "leaving:it"}}, {"dataset": {"python": "leaving:it"}}])
-def test_a_module_that_ends_the_process_on_import_is_named(
+def test_a_module_that_ends_the_process_on_import_is_reported(
     cli: Cli, spec_file: Callable[..., Path], entries: dict[str, Any]
 ) -> None:
     (cli.folder / "leaving.py").write_text("import sys\nsys.exit(4)\n")
     ran = cli("probe", spec_file(**entries), "--json")
-    section, (way, _) = next((section, next(iter(entry.items()))) for section, entry in entries.items())
+    ((section, entry),) = entries.items()
+    (key,) = entry
     assert ran.code == 6
-    message = f"{section}.{way}: importing 'leaving' ended the process: sys.exit(4)"
+    message = f"{section}.{key}: importing 'leaving' ended the process: sys.exit(4)"
     assert ran.document["error"]["message"] == message
     assert {path.name for path in cli.folder.iterdir()} == {"leaving.py", "model.yaml", "state"}
 
@@ -150,7 +149,7 @@ def test_a_compiled_model_keeps_its_own_optimizer_and_loss(probe: Callable[..., 
 
 
 @pytest.mark.parametrize(
-    ("builder", "said", "own_traceback"),
+    ("builder", "message", "has_traceback"),
     [
         ("my_models:raises", "my model is broken", True),
         ("my_models:returns_nothing", "returned NoneType, not a keras.Model", False),
@@ -162,21 +161,23 @@ def test_a_compiled_model_keeps_its_own_optimizer_and_loss(probe: Callable[..., 
         ("my_models:explodes", "the loss is", False),
     ],
 )
-def test_each_way_a_builder_can_break(probe: Callable[..., Ran], builder: str, said: str, own_traceback: bool) -> None:
+def test_a_broken_builder_is_reported(
+    probe: Callable[..., Ran], builder: str, message: str, has_traceback: bool
+) -> None:
     ran = probe(builder)
     assert ran.code == 6, ran.err
-    assert said in ran.document["error"]["message"]
+    assert message in ran.document["error"]["message"]
     assert len(ran.document["trials"]) == 1
     assert ran.document["trials"][0]["outcome"] == "crash"
-    assert ("Traceback (most recent call last)" in ran.err) == own_traceback
-    assert ("my_models.py" in ran.err) == own_traceback
+    assert ("Traceback (most recent call last)" in ran.err) == has_traceback
+    assert ("my_models.py" in ran.err) == has_traceback
     assert "oomtune/worker" not in ran.err
 
 
-def test_a_loss_that_runs_away_on_random_data_is_said_and_does_not_stop_a_probe(
+def test_a_loss_that_diverges_on_random_data_is_reported_and_does_not_stop_the_probe(
     cli: Cli, spec_file: Callable[..., Path]
 ) -> None:
-    """A step of this size makes the weights about a thousand times as large each time, and the loss as often squared."""
+    """Each step of this size makes the weights about a thousand times larger, and the loss grows with their square."""
     spec = spec_file(
         training__optimizer={"class_name": "SGD", "config": {"learning_rate": 1e6}},
         training__metrics=[],
@@ -185,17 +186,17 @@ def test_a_loss_that_runs_away_on_random_data_is_said_and_does_not_stop_a_probe(
     )
     ran = cli("probe", spec, "--json")
     assert ran.code == 0, ran.err
-    (said,) = [finding for finding in ran.document["findings"] if finding["kind"] == "loss"]
-    assert "the data is random, and memory use is not affected" in said["message"]
+    (finding,) = [finding for finding in ran.document["findings"] if finding["kind"] == "loss"]
+    assert "the data is random, and memory use is not affected" in finding["message"]
 
 
-def test_an_argument_that_the_builder_does_not_take_is_named(probe: Callable[..., Ran]) -> None:
+def test_an_argument_that_the_builder_does_not_take_is_reported(probe: Callable[..., Ran]) -> None:
     ran = probe("my_models:good", model__args={"unit": 4})
     assert ran.code == 6
     assert "takes no argument 'unit'" in ran.document["error"]["message"]
 
 
-def test_after_the_model_is_mended_the_same_command_goes_on(cli: Cli, probe: Callable[..., Ran]) -> None:
+def test_once_the_model_is_fixed_the_same_command_goes_on(cli: Cli, probe: Callable[..., Ran]) -> None:
     assert probe("my_models:raises").code == 6
     (cli.folder / "my_models.py").write_text(
         BUILDER.replace('raise RuntimeError("my model is broken")', "return good()")
@@ -203,7 +204,9 @@ def test_after_the_model_is_mended_the_same_command_goes_on(cli: Cli, probe: Cal
     assert probe("my_models:raises").code == 0
 
 
-def test_a_layer_with_impossible_arguments_is_named_by_its_place(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_a_layer_with_impossible_arguments_is_reported_by_its_position(
+    cli: Cli, spec_file: Callable[..., Path]
+) -> None:
     spec = spec_file(model__layers=[{"Input": {"shape": [64]}}, {"Dense": {"units": -3}}])
     ran = cli("probe", spec, "--json")
     assert ran.code == 6
@@ -212,7 +215,7 @@ def test_a_layer_with_impossible_arguments_is_named_by_its_place(cli: Cli, spec_
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ({"training__optimizer": "adamm"}, "training.optimizer"),
         ({"training__loss": "no_such_loss"}, "training.loss"),
@@ -220,35 +223,39 @@ def test_a_layer_with_impossible_arguments_is_named_by_its_place(cli: Cli, spec_
         ({"dataset__synthetic__inputs": {"shape": [63], "dtype": "float32"}}, "has samples of shape [63]"),
     ],
 )
-def test_training_that_cannot_be_is_said_in_terms_of_the_spec(
-    cli: Cli, spec_file: Callable[..., Path], overrides: dict[str, Any], said: str
+def test_impossible_training_is_reported_in_terms_of_the_spec(
+    cli: Cli, spec_file: Callable[..., Path], overrides: dict[str, Any], message: str
 ) -> None:
     ran = cli("probe", spec_file(**overrides), "--json")
     assert ran.code == 6
-    assert said in ran.document["error"]["message"]
+    assert message in ran.document["error"]["message"]
     assert "Traceback" not in ran.err
-    if "samples" in said:
-        assert ran.document["trials"] == [], "said before any trial"
+    if "samples" in message:
+        assert ran.document["trials"] == [], "reported before any trial"
         assert ran.document["error"]["where"].endswith("model.yaml:16")
         assert "model.yaml:16: dataset.synthetic.inputs has samples of shape [63]" in ran.err
 
 
-def test_a_trial_that_hangs_is_ended_at_its_deadline_and_shown_as_such(probe: Callable[..., Ran], marker: str) -> None:
+def test_a_trial_that_hangs_is_ended_at_its_deadline_and_counts_as_a_timeout(
+    probe: Callable[..., Ran], marker: str
+) -> None:
     ran = probe("my_models:hangs", env={"MARKER": marker}, trial__timeout="3s")
     assert ran.code == 3
     assert {trial["outcome"] for trial in ran.document["trials"]} == {"timeout"}
     assert processes_with(marker) == []
 
 
-def test_a_trial_that_the_kernel_kills_is_host_memory_and_not_the_devices(probe: Callable[..., Ran]) -> None:
+def test_a_trial_that_the_kernel_kills_ran_out_of_host_memory_and_not_of_device_memory(
+    probe: Callable[..., Ran],
+) -> None:
     ran = probe("my_models:killed")
     assert ran.code == 3
     assert ran.document["trials"][0]["outcome"] == "host_oom"
     assert "SIGKILL" in ran.document["trials"][0]["error"]["message"]
 
 
-def test_a_climb_that_falls_silent_keeps_the_sizes_that_it_ran(probe: Callable[..., Ran]) -> None:
-    ran = probe("my_models:falls_silent", search__batch_size=[2, 4, 8, 16])
+def test_a_climb_that_is_killed_keeps_the_sizes_that_it_ran(probe: Callable[..., Ran]) -> None:
+    ran = probe("my_models:is_killed", search__batch_size=[2, 4, 8, 16])
     assert ran.code == 0, ran.err
     assert ran.document["trials"][0]["outcome"] == "host_oom"
     assert ran.document["trials"][0]["points"][0]["batch_size"] == 2
@@ -260,7 +267,7 @@ def test_processes_that_a_model_starts_end_with_their_trial(probe: Callable[...,
     assert processes_with(marker) == []
 
 
-def test_memory_that_grows_from_step_to_step_is_reported_as_a_leak_and_shown_with_its_line(
+def test_memory_that_grows_from_step_to_step_is_reported_with_its_line(
     cli: Cli, probe: Callable[..., Ran], tmp_path: Path
 ) -> None:
     ran = probe("my_models:leaky", training__run_eagerly=True, search__batch_size=8, trial__confirm_steps=20)
