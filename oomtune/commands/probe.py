@@ -22,8 +22,8 @@ from oomtune.domain import Budget, Candidate, Kind, ProbeResult, Script, Search,
 from oomtune.domain.observer import Observer, SilentObserver
 from oomtune.session import Limits, result_of, run_session
 from oomtune.spec import LoadedSpec, load_spec
-from oomtune.storage.ledger import SPARE, Ledger, ledger_folder
-from oomtune.storage.ledger_format import About, ended_as
+from oomtune.storage.ledger import LIMIT_DRIFT, Ledger, ledger_folder
+from oomtune.storage.ledger_format import About, ended_from
 from oomtune.storage.tuned import (
     check_output,
     origin_from,
@@ -152,7 +152,7 @@ def _search(prepared: Prepared, about: About, limits: Limits, observer: Observer
         _ledger_key(prepared),
         limit_bytes=limit_bytes,
         # A card's limit is all that the card can give: only the headroom is left to spare.
-        spare=SPARE if device.kind == "cpu" else headroom,
+        max_drift=LIMIT_DRIFT if device.kind == "cpu" else headroom,
         fresh=fresh,
     ) as ledger:
         notices = (
@@ -181,7 +181,7 @@ def _search(prepared: Prepared, about: About, limits: Limits, observer: Observer
             result = _with_explained_problem(result, prepared.loaded, runner, observer, limits)
         finally:
             runner.close()
-            ledger.keep_environment(runner.environment)
+            ledger.save_environment(runner.environment)
         result = dataclasses.replace(
             result,
             environment=prepared.environment,
@@ -189,7 +189,7 @@ def _search(prepared: Prepared, about: About, limits: Limits, observer: Observer
             notices=notices,
             probed_at=_now(),
         )
-        ledger.end(ended_as(result))
+        ledger.end(ended_from(result))
         return result
 
 

@@ -26,21 +26,21 @@ from oomtune.search import best_fit
 from oomtune.session import result_of
 from oomtune.spec.files import is_there
 from oomtune.storage.atomic import append, check_apart, check_appendable, check_writable, has_mark, write_whole
-from oomtune.storage.explanations import kept_explanation
+from oomtune.storage.explanations import load_explanation
 from oomtune.storage.ledger_index import (
     Cleaned,
     LedgerFile,
     clean,
     find_ledger,
-    folders,
-    folders_of,
-    ledgers,
-    subject_of,
+    ledger_folders,
+    ledger_folders_of,
+    list_ledgers,
+    resolve_subject,
 )
 from oomtune.units import parse_seconds
 
 _MOST_DIFFERENCES = 6
-_PROBE_HINT = "the ledger is kept: make room, then oomtune report"
+_PROBE_HINT = "the ledger is safe: make room, then oomtune report"
 _CHECK_HINT = "make room or give another file, and check again"
 
 
@@ -51,20 +51,20 @@ def find_probe(word: str, here: Path) -> FinishedProbe:
 
 def from_ledger(ledger: LedgerFile) -> FinishedProbe:
     """Return the probe in a ledger as it was when it ended, or as far as it got."""
-    kept, about, ended = ledger.kept, ledger.kept.about, ledger.kept.ended
+    contents, about, ended = ledger.contents, ledger.contents.about, ledger.contents.ended
     if about is None:
         raise UsageProblem(
             f"{ledger.path} does not say what was probed: another version of oomtune wrote it",
             hint="run the probe once more; no trial is run again",
         )
-    budget = Budget(limit_bytes=kept.limit_bytes, headroom=about.headroom)
+    budget = Budget(limit_bytes=contents.limit_bytes, headroom=about.headroom)
     verdict, problem = (ended.verdict, ended.problem) if ended else (Verdict.INTERRUPTED, _cut_off(ledger))
     result = dataclasses.replace(
-        result_of(about.spec, about.device, budget, kept.records, verdict, problem),
-        new_trials=ended.new_trials if ended else len(kept.records),
+        result_of(about.spec, about.device, budget, contents.records, verdict, problem),
+        new_trials=ended.new_trials if ended else len(contents.records),
         environment=ended.environment if ended else about.environment,
         notices=ended.notices if ended else (),
-        probed_at=ended.at if ended else kept.began_at,
+        probed_at=ended.at if ended else contents.began_at,
         ledger_path=str(ledger.path),
     )
     text = answer_text(result, about)
@@ -84,18 +84,18 @@ def explanation_of(finished: FinishedProbe) -> Explanation | None:
     """Return the latest explanation of the probed spec, with a notice if the spec was different then."""
     if finished.result.ledger_path is None:
         return None
-    kept = kept_explanation(Path(finished.result.ledger_path).parent, finished.about)
-    if kept is None:
+    saved = load_explanation(Path(finished.result.ledger_path).parent, finished.about)
+    if saved is None:
         return None
-    changes = spec_differences(finished.about.values, kept.values)
+    changes = spec_differences(finished.about.values, saved.values)
     if not changes:
-        return kept.explanation
+        return saved.explanation
     listed = [
         f"{change.what} was {change.words[1]} and not {change.words[0]}" for change in changes[:_MOST_DIFFERENCES]
     ]
     more = f"; and {len(changes) - len(listed)} more" if len(changes) > len(listed) else ""
     notice = f"The explained spec differs from the probed one: {'; '.join(listed)}{more}."
-    return dataclasses.replace(kept.explanation, notices=(notice, *kept.explanation.notices))
+    return dataclasses.replace(saved.explanation, notices=(notice, *saved.explanation.notices))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class Listing:
 def list_probes(word: str | None, here: Path) -> Listing:
     """List the probes of the folder or spec `word`, or all that can be found from `here`."""
     places, subject = _places(word, here)
-    probes = tuple(map(_listed, ledgers(places, subject)))
+    probes = tuple(map(_listed, list_ledgers(places, subject)))
     return Listing(folders=tuple(places), subject=subject, probes=probes)
 
 
@@ -139,21 +139,21 @@ def clean_probes(word: str | None, here: Path, older_than: str) -> Cleaned:
 def _places(word: str | None, here: Path) -> tuple[list[Path], Path | None]:
     """Return the folders to search, and the folder or spec whose ledgers are meant, if only those are."""
     if word is None:
-        return folders(here), None
-    subject = subject_of(word, here)
-    return folders_of(subject), subject
+        return ledger_folders(here), None
+    subject = resolve_subject(word, here)
+    return ledger_folders_of(subject), subject
 
 
 def _listed(ledger: LedgerFile) -> ListedProbe:
-    kept, about = ledger.kept, ledger.kept.about
-    best = best_fit(about.spec.space, kept.records) if about else None
-    verdict = str(kept.ended.verdict) if kept.ended else "running" if ledger.running else "unfinished"
+    contents, about = ledger.contents, ledger.contents.about
+    best = best_fit(about.spec.space, contents.records) if about else None
+    verdict = str(contents.ended.verdict) if contents.ended else "running" if ledger.running else "unfinished"
     return ListedProbe(
         name=ledger.name,
         at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ledger.modified)),
         verdict=verdict if about else "unknown",
         best=None if best is None else str(best.candidate),
-        trials=len(kept.records),
+        trials=len(contents.records),
         size_bytes=ledger.size_bytes,
         spec_path=(about.spec_path or None) if about else None,
         path=str(ledger.path),

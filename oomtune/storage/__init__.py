@@ -1,1 +1,1 @@
-"""What oomtune keeps on disk: ledgers, explanations, scans and tuned configs."""
+"""What oomtune keeps on disk: ledgers, explanations, scans and tuned configs, and how files are written."""

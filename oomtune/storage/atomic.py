@@ -1,4 +1,4 @@
-"""Writing a file for a user: only over what is ours, and whole or not at all."""
+"""Write files for a user: completely or not at all, and never over a file that oomtune did not write."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from oomtune.errors import OutputNotWritable, UsageProblem
 from oomtune.spec.files import is_there
 
 _FIRST_BYTES = 4096
-# What becomes of a file's name in the text that is no text itself.
-_NO_TEXT = "backslashreplace"
+# File names in a text need not be valid text themselves.
+_ON_INVALID_TEXT = "backslashreplace"
 
 
-def check_apart(asked: Iterable[tuple[str, Path]], others: Mapping[Path, str]) -> None:
-    """Raise when two of these files are one, or one of them is one of the others: that is never meant. Each comes with
-    the flag that asks for it, the others with what they are."""
-    taken = {os.path.realpath(path): what for path, what in others.items()}
-    for flag, path in asked:
+def check_apart(files: Iterable[tuple[str, Path]], others: Mapping[Path, str]) -> None:
+    """Raise if two files are the same, or if one of them is one of `others`.
+
+    `files` are pairs of a flag and its file; `others` maps files to what they are."""
+    owners = {os.path.realpath(path): what for path, what in others.items()}
+    for flag, path in files:
         place = os.path.realpath(path)
-        if place in taken:
-            raise UsageProblem(f"{flag} {path} is {taken[place]}", hint=f"give another file with {flag}")
-        taken[place] = f"also what {flag} writes"
+        if place in owners:
+            raise UsageProblem(f"{flag} {path} is {owners[place]}", hint=f"give another file with {flag}")
+        owners[place] = f"also what {flag} writes"
 
 
 def check_writable(path: Path, *, flag: str, force: bool, is_ours: Callable[[Path], bool]) -> None:
-    """Raise unless a file can be written here without losing anything that is not ours. `flag` is how it was asked."""
+    """Raise unless a file can be written here without losing a file of the user. `flag` names the file in errors."""
     try:
         if path.is_dir():
             raise UsageProblem(f"{path} is a folder", hint=f"give a file with {flag}")
         if path.exists() and not path.is_file():
-            raise UsageProblem(f"{path} is no file that could be replaced", hint=f"give a file with {flag}")
+            raise UsageProblem(f"{path} is not a regular file", hint=f"give a file with {flag}")
         if path.exists() and not force and not is_ours(path):
             raise UsageProblem(
-                f"{path} was not written by oomtune and is left as it is",
+                f"{path} was not written by oomtune and was not changed",
                 hint=f"give another file with {flag}, or --force",
             )
         target = _target(path)
@@ -53,20 +54,20 @@ def check_writable(path: Path, *, flag: str, force: bool, is_ours: Callable[[Pat
 
 
 def write_whole(path: Path, text: str, *, hint: str) -> None:
-    """Write a file whole or not at all: what was there before stays until the new one is complete.
+    """Write a file completely or not at all: the old file stays until the new one is complete.
 
-    A link stays a link, and the file that it leads to keeps its mode."""
+    A link stays a link, and the file behind it keeps its mode."""
     try:
         target = _target(path)
         _refuse_read_only(path, target)
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".oomtune-")
         temporary = Path(name)
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors=_NO_TEXT, newline="") as file:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors=_ON_INVALID_TEXT, newline="") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            _take_after(temporary, target)
+            _copy_mode(temporary, target)
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -75,7 +76,7 @@ def write_whole(path: Path, text: str, *, hint: str) -> None:
 
 
 def _target(path: Path) -> Path:
-    """Where a link leads; the path itself when it is none."""
+    """Return the file behind a link, or the path itself. Raises `OSError` for a circle of links."""
     target = Path(os.path.realpath(path))
     if target.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -83,15 +84,15 @@ def _target(path: Path) -> Path:
 
 
 def _refuse_read_only(path: Path, target: Path) -> None:
-    """Replacing asks only for the folder's permission; whoever made the file read-only meant the file."""
+    """Raise if the file is read-only: replacing it would only need the permission of its folder."""
     if target.exists() and not (target.stat().st_mode & 0o222 and os.access(target, os.W_OK)):
         raise OutputNotWritable(
-            f"{path} is read-only and is left as it is", hint=f"chmod u+w {path}, or give another file"
+            f"{path} is read-only and was not changed", hint=f"chmod u+w {path}, or give another file"
         )
 
 
-def _take_after(temporary: Path, target: Path) -> None:
-    """Give a new file the mode and the owner of the one that it replaces; where there is none, what the umask says."""
+def _copy_mode(temporary: Path, target: Path) -> None:
+    """Give the new file the mode and owner of the file it replaces, or the default mode if there is none."""
     try:
         before = target.stat()
     except FileNotFoundError:
@@ -99,13 +100,13 @@ def _take_after(temporary: Path, target: Path) -> None:
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)
         return
-    with contextlib.suppress(PermissionError):  # only root may give a file away
+    with contextlib.suppress(PermissionError):  # only root may change the owner
         os.chown(temporary, before.st_uid, before.st_gid)
     temporary.chmod(stat.S_IMODE(before.st_mode))
 
 
 def check_appendable(path: Path, *, flag: str) -> None:
-    """Raise unless text can be added to what this file holds, or it can be made."""
+    """Raise unless the file exists and can be appended to, or can be created."""
     if not is_there(path):
         check_writable(path, flag=flag, force=False, is_ours=lambda _: True)
         return
@@ -117,16 +118,16 @@ def check_appendable(path: Path, *, flag: str) -> None:
 
 
 def append(path: Path, text: str, *, hint: str) -> None:
-    """Add to a file; what it held before stays."""
+    """Append text to a file."""
     try:
-        with path.open("a", encoding="utf-8", errors=_NO_TEXT, newline="") as file:
+        with path.open("a", encoding="utf-8", errors=_ON_INVALID_TEXT, newline="") as file:
             file.write(text)
     except OSError as error:
         raise OutputNotWritable(f"{path} can't be written: {error.strerror}", hint=hint) from None
 
 
 def has_mark(path: Path, mark: bytes) -> bool:
-    """Does this file begin with what only oomtune writes, or is it empty?"""
+    """Return True if the file starts with a mark that only oomtune writes, or is empty."""
     with path.open("rb") as file:
         first = file.read(_FIRST_BYTES)
     return mark in first or not first

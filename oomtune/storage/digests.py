@@ -1,4 +1,4 @@
-"""Tell whether files have changed: digests of what decides a trial."""
+"""Digests of the files that decide a trial, to notice when one changes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-# Files larger than this together are told apart by their sizes, their times and some pieces of them.
+# If the files are larger than this in total, digests cover their sizes, their times and some pieces of them.
 _WHOLE_BYTES = 256 * 1024**2
 _PIECE_BYTES = 1024**2
 _PIECES = 64
 
 
 def digests(paths: Iterable[Path]) -> dict[str, str]:
-    """A digest of each file."""
+    """Return a digest of each file."""
     files = sorted(set(paths))
     if sum(path.stat().st_size for path in files) <= _WHOLE_BYTES:
         return {str(path): _digest(path) for path in files}

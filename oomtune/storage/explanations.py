@@ -1,4 +1,4 @@
-"""What explanations found, kept beside the ledgers: for reports of the same spec, or of its file with other flags."""
+"""Explanations, saved beside the ledgers for reports of the same spec or the same file."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ from oomtune.storage.ledger_format import About, upgrade_spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptExplanation:
+class SavedExplanation:
     explanation: Explanation
     values: dict[str, Any]
-    """The spec that was explained, as it was written and with what flags had set."""
+    """The explained spec as written, with the entries that flags set."""
 
 
 @cache
-def _adapter() -> TypeAdapter[KeptExplanation]:
-    return TypeAdapter(KeptExplanation)
+def _adapter() -> TypeAdapter[SavedExplanation]:
+    return TypeAdapter(SavedExplanation)
 
 
-def keep_explanation(explanation: Explanation, spec_path: Path, spec_sha256: str, values: dict[str, Any]) -> None:
-    """Keep it under the spec itself and under the file that holds it; what can't be kept is not shown."""
+def save_explanation(explanation: Explanation, spec_path: Path, spec_sha256: str, values: dict[str, Any]) -> None:
+    """Save an explanation under its spec and under its file; a report does without one that can't be saved."""
     short = dataclasses.replace(explanation.spec.space, batch_sizes=(), length_counts=())
     slim = dataclasses.replace(explanation, spec=dataclasses.replace(explanation.spec, space=short, scan=None))
-    kept = _adapter().dump_python(KeptExplanation(explanation=slim, values=values), mode="json")
+    document = _adapter().dump_python(SavedExplanation(explanation=slim, values=values), mode="json")
     try:
         for path in _paths(ledger_folder(spec_path), explanation.spec.folder, spec_sha256, str(spec_path.resolve())):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(kept))
+            path.write_text(json.dumps(document))
     except OSError:
         return
 
 
-def kept_explanation(folder: Path, about: About) -> KeptExplanation | None:
-    """The explanation of what was probed; where there is none, the latest of the same file."""
+def load_explanation(folder: Path, about: About) -> SavedExplanation | None:
+    """Return the explanation of the probed spec, or the latest one of the same file, or None."""
     for path in explanation_paths(folder, about):
         try:
             document = json.loads(path.read_bytes())
             upgrade_spec(document["explanation"]["spec"])
-            kept = _adapter().validate_python(document)
+            saved = _adapter().validate_python(document)
         except (OSError, ValueError, LookupError, TypeError):
             continue
-        return dataclasses.replace(kept, explanation=dataclasses.replace(kept.explanation, spec=about.spec))
+        return dataclasses.replace(saved, explanation=dataclasses.replace(saved.explanation, spec=about.spec))
     return None
 
 
 def explanation_paths(folder: Path, about: About) -> list[Path]:
-    """Where explanations of a probe may lie, the nearest to it first; `folder` is that of its ledger."""
+    """Return where explanations of a probe may be, best match first; `folder` is the folder of its ledger."""
     return _paths(folder, about.spec.folder, about.spec_sha256, about.spec_path)
 
 

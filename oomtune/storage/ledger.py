@@ -1,9 +1,7 @@
-"""Every trial of a probe, on disk before the next begins. Resuming is replaying it.
+"""The ledger: every trial of a probe, on disk before the next trial begins. Resuming a probe replays its ledger.
 
-A ledger is a text file: one JSON document a line, a header, what is probed, and then a record for each trial; `kept`
-reads it. Its name holds a digest of all that could change what a trial would show (spec, versions, device), so a change
-of any of them starts another ledger. A lock keeps two probes of one spec apart: the second takes a ledger of its own
-beside the first.
+The file name holds a digest of everything that could change what a trial shows (spec, versions, device), so any change
+starts another ledger. A lock separates two probes of one spec: the second one gets a ledger of its own.
 """
 
 from __future__ import annotations
@@ -30,22 +28,22 @@ from oomtune.storage.ledger_format import (
     Ended,
     about_document,
     ended_document,
-    read_kept,
-    that_hold,
+    parse_ledger,
+    resumable_records,
 )
 from oomtune.storage.ledger_records import record_document
 from oomtune.units import format_bytes
 
-_MOST_AT_ONCE = 64
-# Who cleans up holds a ledger's lock for a moment; a probe that runs holds it for long.
-_PATIENCE = 5
+_MAX_LEDGERS = 64
+# Cleaning up holds a ledger's lock for a moment; a running probe holds it for long.
+_LOCK_ATTEMPTS = 5
 _PAUSE_S = 0.02
-# How far an automatic limit may move: of a CPU's memory it is four fifths, so a fifth more than it is still free.
-SPARE = 0.2
+# By how much an automatic limit may differ and still count as the same: a CPU's limit is 80 % of what is free.
+LIMIT_DRIFT = 0.2
 
 
 def ledger_folder(spec_path: Path) -> Path:
-    """`.oomtune/` beside the spec when that folder exists, the user's state folder otherwise."""
+    """Return `.oomtune/` beside the spec if that folder exists, otherwise the user's state folder."""
     beside = spec_path.resolve().parent / ".oomtune"
     return beside if beside.is_dir() else state_folder()
 
@@ -53,22 +51,22 @@ def ledger_folder(spec_path: Path) -> Path:
 def state_folder() -> Path:
     try:
         return Path(platformdirs.user_state_dir("oomtune")).expanduser() / "ledgers"
-    except RuntimeError:  # a container's user may be a mere number
+    except RuntimeError:  # the user of a container may be a mere number
         raise EnvironmentProblem(
-            "there is no home folder to keep the trials in",
+            "there is no home folder to save the trials in",
             hint="set HOME or XDG_STATE_HOME, or make a folder .oomtune beside the spec",
         ) from None
 
 
 class Ledger:
-    """An open ledger, locked for this process. `records` are those of earlier runs, then our own."""
+    """An open ledger, locked for this process. `records` holds those of earlier runs, then those of this one."""
 
     def __init__(self, path: Path, descriptor: int, key: Mapping[str, Any], limit_bytes: int) -> None:
         self.path = path
         self.notices: list[str] = []
         self.records: list[TrialRecord] = []
         self.environment: dict[str, str] = {}
-        """What had to be set for trials to run on this machine."""
+        """Variables that trials need on this machine."""
         self.limit_bytes = limit_bytes
         self._descriptor = descriptor
         self._about: About | None = None
@@ -82,21 +80,23 @@ class Ledger:
         key: Mapping[str, Any],
         *,
         limit_bytes: int,
-        spare: float = SPARE,
+        max_drift: float = LIMIT_DRIFT,
         fresh: bool = False,
     ) -> Ledger:
-        """Take the first ledger of this key that no other probe has, with what it holds. `spare` is the share of the
-        limit by which a recorded one may be larger, and still be kept."""
+        """Open the first ledger of this key that no other probe has locked, with its records.
+
+        `max_drift` is the share by which the recorded limit may be larger than the present one."""
         digest = hashlib.sha256(json.dumps(key, sort_keys=True, default=str).encode()).hexdigest()[:12]
-        named = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:60].lstrip("-.") or "spec"  # what begins with a dash is a flag
-        stem = f"{named}-{digest}"
+        # A name that begins with a dash would be taken for a flag.
+        readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:60].lstrip("-.") or "spec"
+        stem = f"{readable}-{digest}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path, descriptor = _lock_first_free(folder, stem)
             ledger = cls(path, descriptor, key, limit_bytes)
             if path.name != f"{stem}.jsonl":
-                ledger.notices.append("another probe of this spec is running; this one keeps a ledger of its own")
-            ledger._begin(fresh=fresh, spare=spare)
+                ledger.notices.append("another probe of this spec is running; this one uses a ledger of its own")
+            ledger._load(fresh=fresh, max_drift=max_drift)
         except OSError as error:
             raise OutputNotWritable(
                 f"the ledger can't be written in {folder}: {error.strerror}",
@@ -104,49 +104,49 @@ class Ledger:
             ) from None
         return ledger
 
-    def _begin(self, *, fresh: bool, spare: float) -> None:
+    def _load(self, *, fresh: bool, max_drift: float) -> None:
         text = b"" if fresh else self.path.read_bytes()
-        kept = read_kept(text)
-        if kept is not None and not _same_limit(kept.limit_bytes, self.limit_bytes, spare):
+        contents = parse_ledger(text)
+        if contents is not None and not _is_same_limit(contents.limit_bytes, self.limit_bytes, max_drift):
             self.notices.append(
-                f"what is free has changed from {format_bytes(kept.limit_bytes)} to "
+                f"free memory has changed from {format_bytes(contents.limit_bytes)} to "
                 f"{format_bytes(self.limit_bytes)}; earlier trials no longer apply"
             )
-            kept = None
-        if kept is None:
+            contents = None
+        if contents is None:
             os.ftruncate(self._descriptor, 0)
             self._write(self._header)
             return
-        self.environment, self._about = kept.environment, kept.about
-        # The limit that the records were made under; `auto` would come out a little different each time.
-        self.limit_bytes = kept.limit_bytes
-        self.records = that_hold(kept.records)
-        if kept.good_bytes < len(text):
-            self.notices.append(f"the end of the ledger {self.path} was cut short and is dropped")
-            os.ftruncate(self._descriptor, kept.good_bytes)
+        self.environment, self._about = contents.environment, contents.about
+        # The limit that the records were made with; `auto` would come out a little different each time.
+        self.limit_bytes = contents.limit_bytes
+        self.records = resumable_records(contents.records)
+        if contents.complete_bytes < len(text):
+            self.notices.append(f"the end of the ledger {self.path} was cut off and is ignored")
+            os.ftruncate(self._descriptor, contents.complete_bytes)
 
     def begin(self, about: About, at: str) -> None:
-        """Note that a probe begins here, and what it is of, so that it can be shown later."""
-        self._keep({"began": at, "pid": os.getpid(), "host": platform.node()})
+        """Record that a probe begins, and what it probes, so that it can be shown later."""
+        self._append_line({"began": at, "pid": os.getpid(), "host": platform.node()})
         if about != self._about:
             self._about = about
-            self._keep({"about": about_document(about)})
+            self._append_line({"about": about_document(about)})
 
     def end(self, ended: Ended) -> None:
-        self._keep({"ended": ended_document(ended)})
+        self._append_line({"ended": ended_document(ended)})
 
     def append(self, record: TrialRecord) -> None:
-        """Put a record on disk; it is there when this returns."""
+        """Add a record; it is on disk when this returns."""
         self.records.append(record)
-        self._keep(record_document(record))
+        self._append_line(record_document(record))
 
-    def keep_environment(self, environment: Mapping[str, str]) -> None:
-        """Remember what trials on this machine need, so that a resumed probe need not find out again."""
+    def save_environment(self, environment: Mapping[str, str]) -> None:
+        """Save the variables that trials need on this machine, so that a resumed probe does not have to find out."""
         if dict(environment) != self.environment:
             self.environment = dict(environment)
-            self._keep({"environment": self.environment})
+            self._append_line({"environment": self.environment})
 
-    def _keep(self, document: Mapping[str, Any]) -> None:
+    def _append_line(self, document: Mapping[str, Any]) -> None:
         try:
             self._write(document)
         except OSError as error:
@@ -162,7 +162,7 @@ class Ledger:
                 line = line[os.write(self._descriptor, line) :]
             os.fsync(self._descriptor)
         except OSError:
-            os.ftruncate(self._descriptor, end)  # half a line would look like a torn one
+            os.ftruncate(self._descriptor, end)  # half a line would look like a crash while writing
             raise
 
     def close(self) -> None:
@@ -178,21 +178,21 @@ class Ledger:
 
 
 def _lock_first_free(folder: Path, stem: str) -> tuple[Path, int]:
-    for number in range(1, _MOST_AT_ONCE + 1):
+    for number in range(1, _MAX_LEDGERS + 1):
         path = folder / (f"{stem}.jsonl" if number == 1 else f"{stem}.{number}.jsonl")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not _lock_soon(descriptor):
             os.close(descriptor)
             continue
-        if not _is_still(path, descriptor):
-            os.close(descriptor)  # it was cleaned away between the two
+        if not _is_same_file(path, descriptor):
+            os.close(descriptor)  # a clean-up removed the file in between
             return _lock_first_free(folder, stem)
         return path, descriptor
-    raise OutputNotWritable(f"{_MOST_AT_ONCE} probes of this spec are running already", hint="wait for one to end")
+    raise OutputNotWritable(f"{_MAX_LEDGERS} probes of this spec are already running", hint="wait for one to end")
 
 
 def _lock_soon(descriptor: int) -> bool:
-    for _ in range(_PATIENCE):
+    for _ in range(_LOCK_ATTEMPTS):
         if take_lock(descriptor):
             return True
         time.sleep(_PAUSE_S)
@@ -200,8 +200,9 @@ def _lock_soon(descriptor: int) -> bool:
 
 
 def take_lock(descriptor: int) -> bool:
-    """Try to take a ledger's lock, for as long as the file is open; a probe that runs has it. The file has to be open
-    for writing: over NFS others can't be locked."""
+    """Try to lock a ledger for as long as its file is open. Return False if a running probe has locked it.
+
+    The file must be open for writing: others can't be locked over NFS."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -209,14 +210,13 @@ def take_lock(descriptor: int) -> bool:
     return True
 
 
-def _is_still(path: Path, descriptor: int) -> bool:
-    """Is the open file still the one of this name?"""
+def _is_same_file(path: Path, descriptor: int) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
 
 
-def _same_limit(recorded: int, now: int, spare: float) -> bool:
-    """Is it the same limit, or an automatic one that moved as free memory does?"""
-    return (1 - SPARE) * now <= recorded <= (1 + spare) * now
+def _is_same_limit(recorded: int, now: int, max_drift: float) -> bool:
+    """Return True for the same limit, or for an automatic one that moved with free memory."""
+    return (1 - LIMIT_DRIFT) * now <= recorded <= (1 + max_drift) * now

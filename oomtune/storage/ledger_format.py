@@ -1,6 +1,6 @@
-"""What a ledger holds, line by line: a header, what was probed, when it began and ended, and every trial.
+"""The text of a ledger: a header, then lines for what was probed, every beginning and end, and every trial.
 
-Enough of it is kept to show a probe again without its spec, its data or its machine.
+The lines hold enough to show a probe again without its spec, its data or its machine.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What was probed, on what, and where its answer goes."""
+    """What was probed, on which device, and where the answer goes."""
 
     spec: ProbeSpec
     spec_path: str
     spec_sha256: str
     values: dict[str, Any]
-    """The spec as it was written."""
+    """The spec as written."""
     device: Device
     headroom: float
     environment: dict[str, Any] = field(default_factory=dict)
     output: str | None = None
     origin: dict[str, Any] = field(default_factory=dict)
-    """What its tuned config says of the spec that it was found for."""
+    """What its tuned config says about the spec that people edit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a probe ended; there is none while it runs, nor after it was killed."""
+    """How a probe ended. A running or killed probe has none."""
 
     at: str
     verdict: Verdict
@@ -51,7 +51,7 @@ class Ended:
 
 @cache
 def _abouts() -> TypeAdapter[About]:
-    # Made when it is first used: it takes time, and a worker can start meanwhile.
+    # Built on first use: that takes time, in which a worker can already start.
     return TypeAdapter(About)
 
 
@@ -62,60 +62,59 @@ def _endings() -> TypeAdapter[Ended]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prober:
-    """The process that probes, so that one who lists ledgers can see whether it still does without taking a lock."""
+    """The process that probes. It tells whether the probe still runs, without taking a lock."""
 
     pid: int
     host: str
 
 
 @dataclass(slots=True, kw_only=True)
-class Kept:
-    """A ledger that was read. `good_bytes` is up to where its lines are whole."""
-
+class LedgerContents:
     limit_bytes: int
-    good_bytes: int
+    complete_bytes: int
+    """The size of the ledger up to its last complete line."""
     records: list[TrialRecord] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
-    """What had to be set for trials to run on this machine."""
+    """Variables that trials needed on this machine."""
     about: About | None = None
     began_at: str = ""
     prober: Prober | None = None
     ended: Ended | None = None
 
 
-def read_kept(text: bytes) -> Kept | None:
-    """What the lines say up to the first that is not whole; None when this is no ledger."""
-    kept: Kept | None = None
+def parse_ledger(text: bytes) -> LedgerContents | None:
+    """Return the contents up to the first incomplete line, or None if the text is no ledger."""
+    contents: LedgerContents | None = None
     for line in text.splitlines(keepends=True):
         if not line.endswith(b"\n"):
             break
         try:
-            if kept is None:
+            if contents is None:
                 header = json.loads(line)
                 if not isinstance(header, dict) or header.get("format") != FORMAT or "limit_bytes" not in header:
                     return None
-                kept = Kept(limit_bytes=header["limit_bytes"], good_bytes=0)
+                contents = LedgerContents(limit_bytes=header["limit_bytes"], complete_bytes=0)
             else:
-                _take(kept, line)
+                _add_line(contents, line)
         except (ValidationError, ValueError):
             break
-        kept.good_bytes += len(line)
-    return kept
+        contents.complete_bytes += len(line)
+    return contents
 
 
-def _take(kept: Kept, line: bytes) -> None:
+def _add_line(contents: LedgerContents, line: bytes) -> None:
     if line.startswith(b'{"environment"'):
-        kept.environment = json.loads(line)["environment"]
+        contents.environment = json.loads(line)["environment"]
     elif line.startswith(b'{"began"'):
         began = json.loads(line)
-        kept.began_at, kept.ended, kept.prober = began["began"], None, _prober(began)
-        kept.records = that_hold(kept.records)
+        contents.began_at, contents.ended, contents.prober = began["began"], None, _prober(began)
+        contents.records = resumable_records(contents.records)
     elif line.startswith(b'{"about"'):
-        kept.about = _about(json.loads(line)["about"])
+        contents.about = _about(json.loads(line)["about"])
     elif line.startswith(b'{"ended"'):
-        kept.ended = _endings().validate_python(json.loads(line)["ended"])
+        contents.ended = _endings().validate_python(json.loads(line)["ended"])
     else:
-        kept.records.append(parse_record(line))
+        contents.records.append(parse_record(line))
 
 
 def _prober(began: dict[str, Any]) -> Prober | None:
@@ -123,9 +122,10 @@ def _prober(began: dict[str, Any]) -> Prober | None:
     return Prober(pid=pid, host=host) if isinstance(pid, int) and isinstance(host, str) else None
 
 
-def that_hold(records: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """The records that a resumed probe goes on from. A crash may have been mended since, outside the spec; it is run
-    again. That a model can't train in half precision, or in a way that the answer does not need, is no such crash."""
+def resumable_records(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Return the records that a resumed probe builds on: all except crashes, which may have been fixed since.
+
+    Refused precisions, and trials that the answer does not need, can crash without anything to fix."""
     return [
         record
         for record in records
@@ -134,7 +134,7 @@ def that_hold(records: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 
 def about_document(about: About) -> dict[str, Any]:
-    """The same as plain data, without what would make it long: sizes that are a range, and lengths held twice."""
+    """Return plain data for a ledger line, with ranges as such and without lengths that the scan holds too."""
     space, scan = about.spec.space, about.spec.scan
     sizes = space.batch_sizes
     counted = scan is not None and space.length_counts == scan.lengths
@@ -149,7 +149,7 @@ def about_document(about: About) -> dict[str, Any]:
 
 
 def _about(document: dict[str, Any]) -> About | None:
-    """None when another version of oomtune wrote it, whose specs were other ones."""
+    """Return None if another version of oomtune, with another kind of spec, wrote the line."""
     try:
         sizes, counted = document.pop("batch_sizes"), document.pop("counted")
         upgrade_spec(document["spec"])
@@ -195,7 +195,7 @@ def _upgrade_dataset(dataset: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def ended_as(result: ProbeResult) -> Ended:
+def ended_from(result: ProbeResult) -> Ended:
     return Ended(
         at=result.probed_at,
         verdict=result.verdict,

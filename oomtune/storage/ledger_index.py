@@ -1,7 +1,7 @@
-"""Where ledgers are, which one is meant by a word, and which may go.
+"""Find, list and remove ledgers.
 
-They lie in `.oomtune/` beside the spec where that folder exists, in the user's state folder otherwise. What scans of
-data and explanations have left lies in folders beside them.
+Ledgers are in `.oomtune/` beside the spec if that folder exists, otherwise in the user's state folder. Scans and
+explanations are in folders beside them.
 """
 
 from __future__ import annotations
@@ -17,83 +17,83 @@ from oomtune.errors import EnvironmentProblem, OutputNotWritable, UsageProblem
 from oomtune.spec.files import is_there
 from oomtune.storage.explanations import explanation_paths
 from oomtune.storage.ledger import ledger_folder, state_folder, take_lock
-from oomtune.storage.ledger_format import Kept, Prober, read_kept
+from oomtune.storage.ledger_format import LedgerContents, Prober, parse_ledger
 
-_LEFT_BESIDE = ("scans/*.json", "scans/*.npz", "explanations/*.json")
-_ASK_FOR_A_LIST = "see which there are: oomtune report --list"
+_COMPANIONS = ("scans/*.json", "scans/*.npz", "explanations/*.json")
+_LIST_HINT = "list the probes: oomtune report --list"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFile:
-    """One ledger on disk, as it was when looked at."""
+    """A ledger on disk, as it was when it was read."""
 
     path: Path
-    kept: Kept
+    contents: LedgerContents
     modified: float
     size_bytes: int
     running: bool
-    """Does a probe write to it now?"""
+    """Whether a probe is writing to it."""
 
     @property
     def name(self) -> str:
-        # Before a ledger told what it is of, its file's name was all that did: the spec's name and a digest.
-        return self.kept.about.spec.name if self.kept.about else self.path.stem.rpartition("-")[0]
+        # Old ledgers say nothing about their spec except in the file name: the spec's name and a digest.
+        about = self.contents.about
+        return about.spec.name if about else self.path.stem.rpartition("-")[0]
 
-    def is_of(self, subject: Path) -> bool:
-        """Is it of this spec, or of one below this folder? What lies in a folder's own `.oomtune/` is the folder's,
-        wherever its spec was then."""
+    def belongs_to(self, subject: Path) -> bool:
+        """Return True if the ledger is of this spec or of one below this folder.
+
+        Everything in a folder's own `.oomtune/` belongs to the folder, wherever its spec was at the time."""
         if self.path.parent.resolve() == subject / ".oomtune":
             return True
-        about = self.kept.about
+        about = self.contents.about
         if about is None or not about.spec_path:
             return False
         return Path(about.spec_path).is_relative_to(subject) or about.output == str(subject)
 
 
-def folders(near: Path) -> list[Path]:
-    """Where ledgers may lie: beside a spec in `near`, and in the state folder."""
-    found = [ledger_folder(near / "spec.yaml")]
-    with contextlib.suppress(EnvironmentProblem):  # there need be none where one lies beside the spec
-        found.append(state_folder())
-    return list(dict.fromkeys(found))
+def ledger_folders(near: Path) -> list[Path]:
+    """Return the folders that may hold ledgers: beside a spec in `near`, and the state folder."""
+    folders = [ledger_folder(near / "spec.yaml")]
+    with contextlib.suppress(EnvironmentProblem):  # not needed if there is a folder beside the spec
+        folders.append(state_folder())
+    return list(dict.fromkeys(folders))
 
 
-def subject_of(word: str, here: Path) -> Path:
-    """The folder, or the file of a spec, that someone names."""
+def resolve_subject(word: str, here: Path) -> Path:
+    """Return the folder or the spec that the user names."""
     path = (here / word).resolve()
     if not is_there(path):
         raise UsageProblem(f"no such file or folder: {word}", hint="give a folder with specs in it, or a spec")
     return path.parent if path.name == ".oomtune" else path
 
 
-def folders_of(subject: Path) -> list[Path]:
-    """Where its ledgers may lie."""
-    return folders(subject if subject.is_dir() else subject.parent)
+def ledger_folders_of(subject: Path) -> list[Path]:
+    return ledger_folders(subject if subject.is_dir() else subject.parent)
 
 
-def ledgers(where: Iterable[Path], subject: Path | None = None) -> list[LedgerFile]:
-    """Every ledger in these folders, or those of one subject, the newest first. The state folder is one for all."""
-    found = [look(path) for folder in where for path in folder.glob("*.jsonl")]
-    wanted = (one for one in found if one is not None and (subject is None or one.is_of(subject)))
-    return sorted(wanted, key=lambda one: one.modified, reverse=True)
+def list_ledgers(folders: Iterable[Path], subject: Path | None = None) -> list[LedgerFile]:
+    """Return the ledgers in these folders, newest first; with a subject, only those that belong to it."""
+    files = [read_ledger(path) for folder in folders for path in folder.glob("*.jsonl")]
+    ledgers = (file for file in files if file is not None and (subject is None or file.belongs_to(subject)))
+    return sorted(ledgers, key=lambda ledger: ledger.modified, reverse=True)
 
 
-def look(path: Path) -> LedgerFile | None:
-    """The ledger in this file; None when it holds none. No lock is taken: a probe that begins just now would find its
-    ledger taken."""
+def read_ledger(path: Path) -> LedgerFile | None:
+    """Return the ledger in a file, or None if it holds none. Takes no lock, which could disturb a starting probe."""
     try:
         with path.open("rb") as file:
-            kept, state = read_kept(file.read()), os.fstat(file.fileno())
+            contents, state = parse_ledger(file.read()), os.fstat(file.fileno())
     except OSError:
         return None
-    if kept is None:
+    if contents is None:
         return None
-    running = kept.ended is None and kept.prober is not None and _is_at_work(kept.prober, path)
-    return LedgerFile(path=path, kept=kept, modified=state.st_mtime, size_bytes=state.st_size, running=running)
+    running = contents.ended is None and contents.prober is not None and _is_running(contents.prober, path)
+    return LedgerFile(path=path, contents=contents, modified=state.st_mtime, size_bytes=state.st_size, running=running)
 
 
-def _is_at_work(prober: Prober, path: Path) -> bool:
-    """Does the process that began this ledger's probe still have it open? Of other machines nothing is known."""
+def _is_running(prober: Prober, path: Path) -> bool:
+    """Return True if the process that began the probe still has its ledger open, as far as this machine can tell."""
     import psutil
 
     if prober.host != platform.node():
@@ -101,26 +101,27 @@ def _is_at_work(prober: Prober, path: Path) -> bool:
     try:
         return any(Path(file.path) == path.resolve() for file in psutil.Process(prober.pid).open_files())
     except psutil.AccessDenied:
-        return True  # of another user; that it lives is all that can be seen
+        return True  # the process of another user is alive; its open files are not visible
     except psutil.Error:
         return False
 
 
 def find_ledger(word: str, here: Path) -> LedgerFile:
-    """The ledger that is meant: its own path, a spec or a tuned config that it is of, or a spec's name."""
+    """Return the ledger that a path, a spec, a tuned config or a spec's name stands for."""
     path = Path(word)
     if path.suffix == ".jsonl":
-        found = look(path)
-        if found is None:
-            raise UsageProblem(f"{word} is {'no ledger' if is_there(path) else 'not there'}", hint=_ASK_FOR_A_LIST)
-        return found
+        ledger = read_ledger(path)
+        if ledger is None:
+            raise UsageProblem(
+                f"{word} is not a ledger" if is_there(path) else f"no such file: {word}", hint=_LIST_HINT
+            )
+        return ledger
     target = str((here / path).resolve())
-    known = ledgers(dict.fromkeys((*folders((here / path).parent), *folders(here))))
-    for one in known:
-        about = one.kept.about
-        if one.name == word or (about is not None and target in (about.spec_path, about.output)):
-            return one
-    raise UsageProblem(f"no probe of {word} was found", hint=_ASK_FOR_A_LIST)
+    for ledger in list_ledgers(dict.fromkeys((*ledger_folders((here / path).parent), *ledger_folders(here)))):
+        about = ledger.contents.about
+        if ledger.name == word or (about is not None and target in (about.spec_path, about.output)):
+            return ledger
+    raise UsageProblem(f"no probe of {word} was found", hint=_LIST_HINT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,31 +130,34 @@ class Cleaned:
     freed_bytes: int
 
 
-def clean(where: Iterable[Path], older_than: float, subject: Path | None = None) -> Cleaned:
-    """Remove the ledgers that nobody wrote to since, all or those of one subject, and what was left beside them. A
-    running probe keeps its own."""
+def clean(folders: Iterable[Path], older_than: float, subject: Path | None = None) -> Cleaned:
+    """Remove ledgers not modified since `older_than`, all or those of one subject, and files that only they needed.
+
+    The ledger of a running probe stays."""
     removed: list[Path] = []
-    freed = 0
-    for folder in where:
-        needed: set[Path] = set()
-        left: set[Path] = set()
-        for one in ledgers([folder]):
-            if one.running or one.modified >= older_than or not (subject is None or one.is_of(subject)):
-                needed |= _needed_by(one)
+    freed_bytes = 0
+    for folder in folders:
+        still_needed: set[Path] = set()
+        released: set[Path] = set()
+        for ledger in list_ledgers([folder]):
+            is_subject = subject is None or ledger.belongs_to(subject)
+            if ledger.running or ledger.modified >= older_than or not is_subject:
+                still_needed |= _companions(ledger)
             else:
-                left |= _needed_by(one)
-                freed += _remove(one.path, older_than, removed, locked=True)
-        for path in (path for pattern in _LEFT_BESIDE for path in folder.glob(pattern)):
-            # A scan is read again by probes that are not long ago, and not written anew. Where one subject is cleaned
-            # up after, what none of its ledgers knew of is another's.
-            if path.with_suffix("") not in needed and (subject is None or path.with_suffix("") in left):
-                freed += _remove(path, older_than, removed)
-    return Cleaned(removed=tuple(removed), freed_bytes=freed)
+                released |= _companions(ledger)
+                freed_bytes += _remove(ledger.path, older_than, removed, locked=True)
+        for path in (path for pattern in _COMPANIONS for path in folder.glob(pattern)):
+            # Recent probes read an old scan without writing it again. With a subject, files that none of its ledgers
+            # used belong to others.
+            stem = path.with_suffix("")
+            if stem not in still_needed and (subject is None or stem in released):
+                freed_bytes += _remove(path, older_than, removed)
+    return Cleaned(removed=tuple(removed), freed_bytes=freed_bytes)
 
 
-def _needed_by(one: LedgerFile) -> set[Path]:
-    """What lies beside a ledger and is of use as long as it is kept, without suffixes."""
-    about, folder = one.kept.about, one.path.parent
+def _companions(ledger: LedgerFile) -> set[Path]:
+    """Return the files beside a ledger that are useful as long as it is, without suffixes."""
+    about, folder = ledger.contents.about, ledger.path.parent
     if about is None:
         return set()
     paths = set(explanation_paths(folder, about))
@@ -163,7 +167,7 @@ def _needed_by(one: LedgerFile) -> set[Path]:
 
 
 def _remove(path: Path, older_than: float, removed: list[Path], *, locked: bool = False) -> int:
-    """Remove a file if it is still as old as it was, and nobody has its lock; the bytes that this freed."""
+    """Remove a file that is still old enough and that nobody has locked. Return the bytes this freed."""
     try:
         with path.open("r+b" if locked else "rb") as file:
             state = os.fstat(file.fileno())
@@ -171,7 +175,7 @@ def _remove(path: Path, older_than: float, removed: list[Path], *, locked: bool 
                 return 0
             path.unlink()
     except FileNotFoundError:
-        return 0  # another clean-up was quicker
+        return 0  # another clean-up was faster
     except OSError as error:
         raise OutputNotWritable(f"{path} can't be removed: {error.strerror}") from None
     removed.append(path)

@@ -131,7 +131,7 @@ def test_a_torn_ledger_is_repaired_with_a_notice(cli: Cli, spec_file: Callable[.
     ledger.write_bytes(b"".join(lines[: last + 1])[:-20])
     ran = cli("probe", spec, "--json")
     assert ran.code == 0
-    assert "was cut short and is dropped" in ran.err
+    assert "was cut off and is ignored" in ran.err
     assert 1 <= ran.document["new_trials"] < len(ran.document["trials"])
 
 

@@ -24,7 +24,7 @@ from oomtune.domain.observer import SilentObserver
 from oomtune.session import Limits, run_session
 from oomtune.spec import load_spec
 from oomtune.storage.ledger import Ledger
-from oomtune.storage.ledger_format import About, ended_as
+from oomtune.storage.ledger_format import About, ended_from
 from oomtune.trials.fake import FakeDevice
 from tests.support.outcomes import failed
 from tests.support.specs import small_spec
@@ -175,5 +175,5 @@ def write_ledger(
         for record in result.records:
             ledger.append(record)
         if ends:
-            ledger.end(ended_as(result))
+            ledger.end(ended_from(result))
         return ledger.path

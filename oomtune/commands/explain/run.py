@@ -32,7 +32,7 @@ from oomtune.domain import (
 )
 from oomtune.errors import UsageProblem
 from oomtune.spec import LoadedSpec, load_spec, read_document
-from oomtune.storage.explanations import keep_explanation
+from oomtune.storage.explanations import save_explanation
 from oomtune.storage.tuned import tuned_config
 
 # Shares of the candidate's batch that show how memory grows up to it.
@@ -84,7 +84,7 @@ def run_explain(path: Path, options: ExplainOptions, observer: ExplainObserver) 
             observer.notice(notice)
         explanation = explain(spec, device, budget, request, ForkBench(prepared, observer))
         explanation = dataclasses.replace(explanation, environment=prepared.environment, notices=notices)
-    keep_explanation(explanation, loaded.path, loaded.sha256, loaded.values)
+    save_explanation(explanation, loaded.path, loaded.sha256, loaded.values)
     return explanation
 
 

@@ -41,6 +41,6 @@ def test_a_file_that_is_not_ours_stops_a_probe_before_it_begins(cli: Cli, spec_f
     (cli.folder / "mine.html").write_text("<p>mine</p>")
     ran = cli("probe", spec_file(), "--report", "mine.html")
     assert ran.code == 2
-    assert "left as it is" in ran.err
+    assert "was not changed" in ran.err
     assert (cli.folder / "mine.html").read_text() == "<p>mine</p>"
     assert cli.ledgers() == []

@@ -12,7 +12,7 @@ from oomtune.commands.comparison import headings
 from oomtune.commands.probe import FinishedProbe
 from oomtune.commands.report import RENDERINGS, ProbeFiles, from_ledger, probe_files
 from oomtune.errors import OutputNotWritable, UsageProblem
-from oomtune.storage.ledger_index import look
+from oomtune.storage.ledger_index import read_ledger
 from tests.support.cli import Cli
 from tests.support.finished import FailingDevice, about_result, finished, spec_values, write_ledger
 from tests.unit.commands.test_report import state
@@ -34,14 +34,14 @@ def test_two_probes_are_compared_under_their_names(cli: Cli) -> None:
 def test_files_are_written_only_over_what_is_ours(tmp_path: Path) -> None:
     paths = [tmp_path / f"report{suffix}" for suffix in RENDERINGS]
     outputs = probe_files(paths)
-    ledger = look(write_ledger(tmp_path, finished(max_trials=2), spec_values()))
+    ledger = read_ledger(write_ledger(tmp_path, finished(max_trials=2), spec_values()))
     assert ledger is not None
     for _ in range(2):  # over nothing, and over our own
         outputs.check(force=False)
         outputs.write(from_ledger(ledger))
     for path in paths:
         path.write_text("mine\n")
-        with pytest.raises(UsageProblem, match="left as it is") as raised:
+        with pytest.raises(UsageProblem, match="was not changed") as raised:
             probe_files([path]).check(force=False)
         assert "-o" in raised.value.hint
         assert RENDERINGS[path.suffix].flag == "-o" or RENDERINGS[path.suffix].flag not in raised.value.hint
@@ -51,7 +51,7 @@ def test_files_are_written_only_over_what_is_ours(tmp_path: Path) -> None:
             probe_files([wrong]).check(force=False)
     with pytest.raises(UsageProblem, match="also what -o writes"):
         probe_files([tmp_path / "new.md", tmp_path / "." / "new.md"]).check(force=False)
-    with pytest.raises(UsageProblem, match="no file that could be replaced"):
+    with pytest.raises(UsageProblem, match="not a regular file"):
         ProbeFiles(files=[(Path("/dev/null"), RENDERINGS[".csv"])]).check(force=True)
     with pytest.raises(OutputNotWritable):
         probe_files([tmp_path / "no" / "folder.html"]).check(force=False)

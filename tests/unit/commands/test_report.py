@@ -18,10 +18,10 @@ from oomtune.commands.comparison import differences
 from oomtune.commands.report import RENDERINGS, explanation_of, from_ledger
 from oomtune.domain import ProbeSpec, Verdict
 from oomtune.errors import UsageProblem
-from oomtune.storage.explanations import keep_explanation
+from oomtune.storage.explanations import save_explanation
 from oomtune.storage.ledger import Ledger
 from oomtune.storage.ledger_format import About
-from oomtune.storage.ledger_index import clean, find_ledger, look
+from oomtune.storage.ledger_index import clean, find_ledger, read_ledger
 from tests.support.cli import Cli
 from tests.support.explanations import explanation
 from tests.support.finished import (
@@ -51,7 +51,7 @@ def state(cli: Cli) -> Path:
 def test_a_probe_comes_out_of_its_ledger_as_it_was(way: str, tmp_path: Path) -> None:
     result = finished(probe_spec(with_data=True), **WAYS[way])  # type: ignore[arg-type]
     assert result.verdict is Verdict(way)
-    ledger = look(write_ledger(tmp_path, result, spec_values()))
+    ledger = read_ledger(write_ledger(tmp_path, result, spec_values()))
     assert ledger is not None
     again = from_ledger(ledger)
     expected = dataclasses.replace(result, ledger_path=str(ledger.path), tuned_path=again.result.tuned_path)
@@ -67,15 +67,15 @@ def test_a_ledger_is_small_although_the_spec_has_a_range_and_the_data_lengths(tm
     result = finished(probe_spec(with_data=True, search__batch_size={"min": 1, "max": 100_000}))
     path = write_ledger(tmp_path, result, spec_values())
     assert path.stat().st_size < 100_000
-    found = look(path)
+    found = read_ledger(path)
     assert found is not None
-    assert found.kept.about is not None
-    assert found.kept.about.spec == result.spec
+    assert found.contents.about is not None
+    assert found.contents.about.spec == result.spec
 
 
 def test_a_probe_that_was_killed_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
     result = finished(max_trials=4)
-    ledger = look(write_ledger(tmp_path, result, spec_values(), ends=False))
+    ledger = read_ledger(write_ledger(tmp_path, result, spec_values(), ends=False))
     assert ledger is not None
     shown = from_ledger(ledger).result
     assert (shown.verdict, shown.records, shown.best) == (Verdict.INTERRUPTED, result.records, result.best)
@@ -87,7 +87,7 @@ def test_a_probe_that_runs_is_said_to_run_and_is_not_cleaned_away(tmp_path: Path
     result = finished(max_trials=2)
     path = write_ledger(tmp_path, result, spec_values(), ends=False)
     with Ledger.open(tmp_path, result.spec.name, {"key": ""}, limit_bytes=result.budget.limit_bytes):
-        found = look(path)
+        found = read_ledger(path)
         assert found is not None
         assert found.running
         assert clean([tmp_path], time.time() + 60).removed == ()
@@ -99,7 +99,7 @@ def test_listing_takes_no_lock_that_a_probe_which_begins_would_find_taken(tmp_pa
     code = (
         "import pathlib, sys, oomtune.storage.ledger_index as archive;"
         "sys.addaudithook(lambda event, _: print(event) if event.startswith('fcntl.') else None);"
-        f"print(len(archive.ledgers([pathlib.Path({str(path.parent)!r})])))"
+        f"print(len(archive.list_ledgers([pathlib.Path({str(path.parent)!r})])))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["1"]
@@ -110,10 +110,10 @@ def test_a_ledger_is_not_said_to_run_for_a_process_of_another_machine(tmp_path: 
     path = write_ledger(tmp_path, result, spec_values(), ends=False)
     path.write_text(path.read_text().replace(f'"host": "{platform.node()}"', '"host": "elsewhere"'))
     with path.open("rb"):
-        found = look(path)
+        found = read_ledger(path)
     assert found is not None
-    assert found.kept.prober is not None
-    assert (found.kept.prober.host, found.running) == ("elsewhere", False)
+    assert found.contents.prober is not None
+    assert (found.contents.prober.host, found.running) == ("elsewhere", False)
 
 
 def test_a_crash_that_was_mended_is_not_shown_when_the_probe_went_on(tmp_path: Path) -> None:
@@ -126,23 +126,23 @@ def test_a_crash_that_was_mended_is_not_shown_when_the_probe_went_on(tmp_path: P
         rest = finished(earlier=ledger.records)
         for record in rest.records[len(ledger.records) :]:
             ledger.append(record)
-    found = look(path)
+    found = read_ledger(path)
     assert found is not None
-    assert tuple(found.kept.records) == rest.records
+    assert tuple(found.contents.records) == rest.records
     assert path.read_text().count('{"about"') == 1  # it is the same, and kept once
 
 
 def ledger_about(path: Path) -> About:
-    found = look(path)
+    found = read_ledger(path)
     assert found is not None
-    assert found.kept.about is not None
-    return found.kept.about
+    assert found.contents.about is not None
+    return found.contents.about
 
 
 def test_an_old_ledger_that_tells_nothing_of_its_spec_says_so(tmp_path: Path) -> None:
     with Ledger.open(tmp_path, "old", {}, limit_bytes=1000) as ledger:
         path = ledger.path
-    found = look(path)
+    found = read_ledger(path)
     assert found is not None
     assert found.name == "old"
     with pytest.raises(UsageProblem, match="does not say what was probed"):
@@ -202,8 +202,8 @@ def test_an_explanation_of_the_same_spec_is_in_the_report(tmp_path: Path) -> Non
     (tmp_path / ".oomtune").mkdir()
     result = finished()
     path = write_ledger(tmp_path / ".oomtune", result, spec_values())
-    keep_explanation(explanation(result), tmp_path / "model.yaml", "0" * 64, spec_values())
-    found = look(path)
+    save_explanation(explanation(result), tmp_path / "model.yaml", "0" * 64, spec_values())
+    found = read_ledger(path)
     assert found is not None
     assert explanation_of(from_ledger(found)) == explanation(result)
 
@@ -216,9 +216,9 @@ def test_an_explanation_of_the_same_file_with_other_flags_is_in_the_report_and_s
     result = finished()
     path = write_ledger(tmp_path / ".oomtune", result, spec_values(), spec_path=str(spec_path))
     explained = spec_values(search__resolution=0.1)
-    keep_explanation(explanation(result), spec_path, "1" * 64, explained)
-    keep_explanation(explanation(result), tmp_path / "other.yaml", "2" * 64, explained)
-    found = look(path)
+    save_explanation(explanation(result), spec_path, "1" * 64, explained)
+    save_explanation(explanation(result), tmp_path / "other.yaml", "2" * 64, explained)
+    found = read_ledger(path)
     assert found is not None
     shown = from_ledger(found)
     latest = explanation_of(shown)

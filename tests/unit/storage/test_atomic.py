@@ -50,7 +50,7 @@ def test_a_read_only_file_is_refused_before_and_when_it_is_written(tmp_path: Pat
     path.write_text("mine\n")
     path.chmod(0o444)
     for attempt in (check, write):
-        with pytest.raises(OutputNotWritable, match="read-only and is left as it is") as raised:
+        with pytest.raises(OutputNotWritable, match="read-only and was not changed") as raised:
             attempt(path)
         assert "chmod u+w" in raised.value.hint
     assert path.read_text() == "mine\n"

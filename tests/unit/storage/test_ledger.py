@@ -6,8 +6,8 @@ import pytest
 
 from oomtune.domain import Candidate, Fitted, Kind, Search, TrialRecord
 from oomtune.errors import EnvironmentProblem, OutputNotWritable
-from oomtune.storage.ledger import SPARE, Ledger, ledger_folder
-from oomtune.storage.ledger_index import folders
+from oomtune.storage.ledger import LIMIT_DRIFT, Ledger, ledger_folder
+from oomtune.storage.ledger_index import ledger_folders
 from tests.support.outcomes import failed
 
 KEY = {"spec": "abc", "tensorflow": "2.21.0"}
@@ -25,9 +25,9 @@ def record(number: int, kind: Kind = Kind.FITS) -> TrialRecord:
 
 
 def open_ledger(
-    folder: Path, *, fresh: bool = False, limit_bytes: int = 1000, spare: float = SPARE, **key: str
+    folder: Path, *, fresh: bool = False, limit_bytes: int = 1000, max_drift: float = LIMIT_DRIFT, **key: str
 ) -> Ledger:
-    return Ledger.open(folder, "model", {**KEY, **key}, limit_bytes=limit_bytes, spare=spare, fresh=fresh)
+    return Ledger.open(folder, "model", {**KEY, **key}, limit_bytes=limit_bytes, max_drift=max_drift, fresh=fresh)
 
 
 def test_records_come_back_as_they_were(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_torn_last_line_is_dropped_and_said(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-10])
     with open_ledger(tmp_path) as again:
         assert again.records == [record(1)]
-        assert "cut short and is dropped" in again.notices[0]
+        assert "cut off and is ignored" in again.notices[0]
         again.append(record(3))
     with open_ledger(tmp_path) as last:
         assert last.records == [record(1), record(3)]
@@ -109,28 +109,28 @@ def test_an_automatic_limit_that_moved_a_little_is_the_recorded_one(tmp_path: Pa
         assert (near.limit_bytes, near.records) == (1000, [record(1)])
     with open_ledger(tmp_path, limit_bytes=2000) as far:
         assert (far.limit_bytes, far.records) == (2000, [])
-        assert "what is free has changed" in far.notices[0]
+        assert "free memory has changed" in far.notices[0]
 
 
 def test_a_limit_that_a_card_can_no_longer_give_is_not_the_recorded_one(tmp_path: Path) -> None:
     with open_ledger(tmp_path, limit_bytes=1000) as ledger:
         ledger.append(record(1))
-    with open_ledger(tmp_path, limit_bytes=960, spare=0.05) as near:
+    with open_ledger(tmp_path, limit_bytes=960, max_drift=0.05) as near:
         assert near.records == [record(1)]
-    with open_ledger(tmp_path, limit_bytes=900, spare=0.05) as less:
+    with open_ledger(tmp_path, limit_bytes=900, max_drift=0.05) as less:
         assert (less.limit_bytes, less.records) == (900, [])
 
 
 def test_what_trials_need_here_is_remembered(tmp_path: Path) -> None:
     with open_ledger(tmp_path) as ledger:
         ledger.append(record(1))
-        ledger.keep_environment({"A": "1"})
+        ledger.save_environment({"A": "1"})
         ledger.append(record(2))
     with open_ledger(tmp_path) as again:
         assert again.environment == {"A": "1"}
         assert again.records == [record(1), record(2)]
         before = again.path.read_text()
-        again.keep_environment({"A": "1"})
+        again.save_environment({"A": "1"})
         assert again.path.read_text() == before
 
 
@@ -167,4 +167,4 @@ def test_a_user_without_a_home_is_told_where_ledgers_may_go(tmp_path: Path, monk
         ledger_folder(tmp_path / "model.yaml")
     assert ".oomtune beside the spec" in caught.value.hint
     (tmp_path / ".oomtune").mkdir()
-    assert folders(tmp_path) == [ledger_folder(tmp_path / "model.yaml")] == [tmp_path / ".oomtune"]
+    assert ledger_folders(tmp_path) == [ledger_folder(tmp_path / "model.yaml")] == [tmp_path / ".oomtune"]

@@ -10,7 +10,7 @@ import pytest
 
 from oomtune.domain import ProbeResult
 from oomtune.storage.ledger import Ledger
-from oomtune.storage.ledger_index import clean, folders_of, ledgers, look, subject_of
+from oomtune.storage.ledger_index import clean, ledger_folders_of, list_ledgers, read_ledger, resolve_subject
 from tests.support.cli import Cli
 from tests.support.finished import finished, spec_values, write_ledger
 
@@ -45,9 +45,9 @@ def test_a_folder_or_a_spec_means_its_own_ledgers_alone(
     specs = (tmp_path / part for part in ("a/one", "a/two", "a/below/deep", "b/other", "ab/like"))
     kept = kept_of(state, result, *specs)
     (tmp_path / "a" / "one.tuned").touch()
-    subject = subject_of(word, tmp_path)
+    subject = resolve_subject(word, tmp_path)
     meant = {kept[name] for name in (kept if names is None else names)}
-    assert {one.path for one in ledgers([state], subject)} == meant
+    assert {one.path for one in list_ledgers([state], subject)} == meant
     assert set(clean([state], time.time() - 60, subject).removed) == meant
     assert {path for path in kept.values() if path.exists()} == {*kept.values()} - meant
 
@@ -67,9 +67,9 @@ def test_what_lies_in_the_folders_own_place_is_its_own_though_the_folder_was_mov
     result: ProbeResult, tmp_path: Path
 ) -> None:
     path = write_ledger(tmp_path / ".oomtune", result, spec_values(), spec_path="/where/it/was/model.yaml")
-    subject = subject_of(".oomtune", tmp_path)
-    assert folders_of(subject)[0] == tmp_path / ".oomtune"
-    assert [one.path for one in ledgers(folders_of(subject)[:1], subject)] == [path]
+    subject = resolve_subject(".oomtune", tmp_path)
+    assert ledger_folders_of(subject)[0] == tmp_path / ".oomtune"
+    assert [one.path for one in list_ledgers(ledger_folders_of(subject)[:1], subject)] == [path]
 
 
 def test_the_command_cleans_up_after_the_folder_that_it_is_told(cli: Cli, result: ProbeResult) -> None:
@@ -84,4 +84,4 @@ def test_the_command_cleans_up_after_the_folder_that_it_is_told(cli: Cli, result
 def test_a_ledgers_file_is_no_flag_and_not_hidden_whatever_the_spec_is_called(name: str, tmp_path: Path) -> None:
     with Ledger.open(tmp_path, name, {}, limit_bytes=1_000) as ledger:
         assert ledger.path.name[0].isalnum()
-        assert look(ledger.path) is not None
+        assert read_ledger(ledger.path) is not None
