@@ -90,28 +90,43 @@ def answer_rows(result: ProbeResult) -> list[tuple[str, str]]:
     return rows
 
 
+def chosen_settings(candidate: Candidate) -> list[tuple[str, str]]:
+    """Return the settings of a candidate that a spec chooses, by name."""
+    settings = {
+        "batch size": candidate.batch_size,
+        "sequence length": candidate.sequence_length,
+        "precision": candidate.precision,
+        "rematerialisation": None if candidate.remat is RematMode.NONE else candidate.remat,
+        "optimizer": candidate.optimizer,
+    }
+    return [(name, str(value)) for name, value in settings.items() if value is not None]
+
+
 def _setting_rows(result: ProbeResult, candidate: Candidate) -> list[tuple[str, str]]:
     """Return what to train with."""
-    rows = [("batch size", str(candidate.batch_size))]
-    if candidate.sequence_length is not None:
-        rows.append(("sequence length", str(candidate.sequence_length)))
-    refused = "".join(f"; {name} refused: {reason}" for name, reason in result.refused_precisions.items())
-    rows.append(("precision", f"{candidate.precision}{refused}"))
-    if candidate.remat is not RematMode.NONE:
-        slowdown = result.remat_slowdown
-        cost = "its time cost was not measured" if slowdown is None else f"a sample takes {slowdown:.2f} times as long"
-        rows.append(("rematerialisation", f"{candidate.remat}, {cost}"))
-    if candidate.optimizer is not None:
-        preferred = result.spec.space.optimizers[: result.spec.space.optimizers.index(candidate.optimizer)]
-        names = ", ".join(str(name) for name in preferred)
-        # Batches below the floor were not tried.
-        floor = result.spec.min_batch_size
-        least = f"no batch of at least {floor} samples" if floor > 1 else "nothing"
-        rows.append(("optimizer", candidate.optimizer + (f"; {least} fits with {names}" if names else "")))
+    slowdown = result.remat_slowdown
+    remarks = {
+        "precision": "".join(f"; {name} refused: {reason}" for name, reason in result.refused_precisions.items()),
+        "rematerialisation": ", its time cost was not measured"
+        if slowdown is None
+        else f", a sample takes {slowdown:.2f} times as long",
+        "optimizer": _optimizer_remark(result, candidate),
+    }
+    rows = [(name, f"{value}{remarks.get(name, '')}") for name, value in chosen_settings(candidate)]
     if result.buckets is not None:
         rows.append(("buckets", _bucket_words(result, result.buckets)))
     accumulation = _accumulation_words(result, candidate.batch_size)
     return rows + ([("gradient accumulation", accumulation)] if accumulation else [])
+
+
+def _optimizer_remark(result: ProbeResult, candidate: Candidate) -> str:
+    """Say that nothing fits with the optimizers that the spec prefers."""
+    optimizers = result.spec.space.optimizers
+    preferred = ", ".join(str(name) for name in optimizers[: optimizers.index(candidate.optimizer)])
+    # Batches below the floor were not tried.
+    floor = result.spec.min_batch_size
+    least = f"no batch of at least {floor} samples" if floor > 1 else "nothing"
+    return f"; {least} fits with {preferred}" if preferred else ""
 
 
 def _accumulation_words(result: ProbeResult, batch_size: int) -> str:

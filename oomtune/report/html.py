@@ -17,6 +17,7 @@ from oomtune.domain import Explanation, ProbeResult, RematMode, runs_of
 from oomtune.report import PAGE_MARK
 from oomtune.report.answer import (
     answer_rows,
+    chosen_settings,
     edge_text,
     finding_rows,
     lane_lines,
@@ -54,7 +55,7 @@ def probe_page(result: ProbeResult, *, tuned_text: str = "", explanation: Explan
     """Return the whole page. `tuned_text` is the tuned config as the probe wrote it."""
     lines = lane_lines(result)
     drawn = figures(result, lines)
-    hero = _hero(result)
+    hero = chosen_settings(result.best.candidate) if result.best else []
     endings = {ending_of(run) for run in runs_of(result.records)}
     parts = None if explanation is None else _explanation(explanation)
     plots = drawn if parts is None else {**drawn, "parts": parts["figure"]}
@@ -159,22 +160,6 @@ def _inside_script(data: Any) -> str:
     """Return JSON that can't break out of a script element."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _hero(result: ProbeResult) -> list[tuple[str, str]]:
-    """Return the settings to show large, each as it stands among the answer rows."""
-    if result.best is None:
-        return []
-    candidate = result.best.candidate
-    words = [("batch size", str(candidate.batch_size))]
-    if candidate.sequence_length is not None:
-        words.append(("sequence length", str(candidate.sequence_length)))
-    words.append(("precision", candidate.precision))
-    if candidate.remat is not RematMode.NONE:
-        words.append(("rematerialisation", str(candidate.remat)))
-    if candidate.optimizer is not None:
-        words.append(("optimizer", candidate.optimizer))
-    return words
 
 
 def _gauge(result: ProbeResult) -> dict[str, float] | None:

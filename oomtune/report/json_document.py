@@ -21,8 +21,8 @@ from oomtune.domain import (
     Failed,
     FrontierPoint,
     Growth,
+    Lane,
     Outcome,
-    Point,
     ProbeResult,
     Scan,
     TrialError,
@@ -136,12 +136,10 @@ def _scan(scan: Scan, rows: list[LengthRow]) -> dict[str, Any]:
 
 
 def _frontier_point(point: FrontierPoint) -> dict[str, Any]:
-    lane = point.lane
     return {
-        "precision": lane.precision,
-        "sequence_length": lane.sequence_length,
-        "remat": str(lane.remat),
-        **({"optimizer": lane.optimizer} if lane.optimizer else {}),
+        "precision": point.lane.precision,
+        "sequence_length": point.lane.sequence_length,
+        **_remat_and_optimizer(point.lane),
         "batch_size": point.batch_size,
         "certainty": "run",
         "edge_known": point.edge_known,
@@ -157,9 +155,12 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "batch_size": candidate.batch_size,
         "sequence_length": candidate.sequence_length,
         "precision": candidate.precision,
-        "remat": str(candidate.remat),
-        **({"optimizer": candidate.optimizer} if candidate.optimizer else {}),
+        **_remat_and_optimizer(candidate),
     }
+
+
+def _remat_and_optimizer(choice: Candidate | Lane) -> dict[str, Any]:
+    return {"remat": str(choice.remat), **({"optimizer": choice.optimizer} if choice.optimizer else {})}
 
 
 def _trial(record: TrialRecord, row: TrialRow) -> dict[str, Any]:
@@ -175,7 +176,7 @@ def _trial(record: TrialRecord, row: TrialRow) -> dict[str, Any]:
         "peak_bytes": row.run.peak_bytes,
         "step_ms": row.run.step_ms,
         "duration_s": outcome.duration_s,
-        "points": [_point(point) for point in outcome.points],
+        "points": [dataclasses.asdict(point) for point in outcome.points],
         **_further(outcome),
         **({"findings": [dataclasses.asdict(finding) for finding in outcome.findings]} if outcome.findings else {}),
         "error": None if outcome.error is None else {**_error(outcome.error), **_allocator(outcome)},
@@ -185,7 +186,7 @@ def _trial(record: TrialRecord, row: TrialRow) -> dict[str, Any]:
 def _further(outcome: Outcome) -> dict[str, Any]:
     """Return the larger sizes that ran next in the same process, if any."""
     failed = outcome.further_failed
-    points = [_point(point) for point in outcome.further]
+    points = [dataclasses.asdict(point) for point in outcome.further]
     failure = None if failed is None else {**dataclasses.asdict(failed), "kind": failed.kind.value}
     return {"further": points, "further_failed": failure} if points or failure else {}
 
@@ -195,18 +196,8 @@ def _allocator(outcome: Outcome) -> dict[str, Any]:
     return {} if allocator is None else {"allocator": dataclasses.asdict(allocator)}
 
 
-def _point(point: Point) -> dict[str, Any]:
-    return {"batch_size": point.batch_size, "peak_bytes": point.peak_bytes, "step_ms": point.step_ms}
-
-
 def _error(problem: TrialError) -> dict[str, Any]:
-    return {
-        "code": problem.code,
-        "message": problem.message,
-        "hint": problem.hint,
-        "where": problem.where,
-        **({"traceback": problem.traceback} if problem.traceback else {}),
-    }
+    return {key: value for key, value in dataclasses.asdict(problem).items() if value or key != "traceback"}
 
 
 def check_document(result: CheckResult) -> dict[str, Any]:
@@ -224,7 +215,7 @@ def check_document(result: CheckResult) -> dict[str, Any]:
         "throughput": {"step_ms": outcome.step_ms if outcome else None},
         "outcome": deciding.kind.value if deciding else None,
         "certainty": certainty(result) if result.device.stands_in_for else None,
-        "changes": [{"what": one.what, "before": one.before, "now": one.now} for one in result.changes],
+        "changes": [dataclasses.asdict(change) for change in result.changes],
         "spec_diff": list(result.spec_diff),
         "updated": None
         if updated is None

@@ -123,15 +123,24 @@ def _unbroken(line: str, style: str = "") -> Text:
     return Text(line, style=style, no_wrap=True, overflow="ignore")
 
 
+def _headed_table(texts: Sequence[str], numbers: Sequence[str], title: str | None = None) -> Table:
+    """Return a table with columns of text, then of numbers."""
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, header_style="dim", show_edge=title is not None
+    )
+    for name in texts:
+        table.add_column(name)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=title is None)
+    return table
+
+
 def _frontier(result: ProbeResult) -> Table:
     """Show the largest batch of each lane, with a `+` where a larger one may fit."""
     points = {(point.lane.sequence_length or 0, without_length(point.lane)): point for point in result.frontier}
     names = dict.fromkeys(without_length(lane) for lane in result.spec.space.lanes())
     columns = [name for name in names if any(column == name for _, column in points)]
-    table = Table(title="largest batch that ran", title_justify="left", box=box.SIMPLE_HEAD, header_style="dim")
-    table.add_column("sequence", justify="right")
-    for column in columns:
-        table.add_column(escape(column), justify="right")
+    table = _headed_table((), ("sequence", *map(escape, columns)), title="largest batch that ran")
     for length in sorted({length for length, _ in points}):
         cells = []
         for column in columns:
@@ -142,9 +151,7 @@ def _frontier(result: ProbeResult) -> Table:
 
 
 def _lengths(rows: Sequence[LengthRow]) -> Table:
-    table = Table(title="the data at each length", title_justify="left", box=box.SIMPLE_HEAD, header_style="dim")
-    for name in ("sequence", "samples cut", "padding"):
-        table.add_column(name, justify="right")
+    table = _headed_table((), ("sequence", "samples cut", "padding"), title="the data at each length")
     for row in rows:
         cells = (str(row.length), f"{row.share_cut:.1%}", f"{row.share_padding:.0%}")
         table.add_row(*cells, style="bold" if row.is_chosen else "")
@@ -202,11 +209,7 @@ def _parts(explanation: Explanation) -> Table:
 
 
 def _layers(explanation: Explanation) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, header_style="dim", show_edge=False)
-    table.add_column("layer")
-    table.add_column("class", style="dim")
-    for name in ("weights", "activations", "of the peak"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _headed_table(("layer", "class"), ("weights", "activations", "of the peak"))
     for layer, share in layer_rows(explanation):
         sizes = (format_bytes(layer.weights_bytes), format_bytes(layer.activations_bytes))
         table.add_row(escape(layer.name), escape(layer.class_name), *sizes, f"{share:.0%}")
@@ -214,10 +217,7 @@ def _layers(explanation: Explanation) -> Table:
 
 
 def _remedies(rows: Sequence[RemedyRow]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, header_style="dim", show_edge=False)
-    table.add_column("remedy")
-    for name in ("peak", "", "step", "", "largest batch"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _headed_table(("remedy",), ("peak", "", "step", "", "largest batch"))
     for row in rows:
         if not row.problem:
             table.add_row(escape(row.name), row.peak, row.saves, row.step, row.slower, row.batch)
