@@ -1,4 +1,4 @@
-"""The files that pipelines copy: their scripts are run, and say what they should."""
+"""The CI templates that users copy: run their scripts and check what they pass on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(*parts: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class StandIn:
-    """An `oomtune` that says what it was told, in a shell that a pipeline's script is run by."""
+    """A shell that runs a template's script with a stand-in for `oomtune`."""
 
     folder: Path
 
@@ -43,7 +43,7 @@ ACTION = read(".github", "actions", "check", "action.yml")
 
 
 def run_action(folder: Path, code: str, **inputs: str) -> tuple[int, dict[str, str]]:
-    """Its exit code and its outputs, with the defaults of its inputs."""
+    """Run the action with the defaults of its inputs; return its exit code and its outputs."""
     step = ACTION["runs"]["steps"][-1]
     names = {word: value.split("inputs.")[1].rstrip(" }") for word, value in step["env"].items()}
     given = {word: inputs.get(name, ACTION["inputs"][name].get("default", "")) for word, name in names.items()}
@@ -51,26 +51,26 @@ def run_action(folder: Path, code: str, **inputs: str) -> tuple[int, dict[str, s
     return ran.returncode, dict(line.split("=", 1) for line in (folder / "out.txt").read_text().splitlines())
 
 
-def test_the_action_runs_a_check_and_hands_its_verdict_on(tmp_path: Path) -> None:
+def test_the_action_runs_a_check_and_passes_on_its_verdict(tmp_path: Path) -> None:
     config = "a b$(touch never).yaml"
     mine = tmp_path / "oomtune-check.json"
     mine.write_text("mine")
     code, outputs = run_action(
         tmp_path,
-        "print(json.dumps({'verdict': 'uses_more', 'said': sys.argv[1:]})); sys.exit(4)",
+        "print(json.dumps({'verdict': 'uses_more', 'arguments': sys.argv[1:]})); sys.exit(4)",
         **{"config": config, "against": "T4", "tolerance": "10%", "junit": "j.xml", "allow-device-change": "true"},
     )
     assert (code, outputs["verdict"], outputs["exit-code"]) == (4, "uses_more", "4")
     assert set(outputs) == set(ACTION["outputs"])
-    said = json.loads(Path(outputs["document"]).read_text())["said"]
-    assert said == [
+    arguments = json.loads(Path(outputs["document"]).read_text())["arguments"]
+    assert arguments == [
         "check", config, "--tolerance", "10%", "--json", "--junit", "j.xml", "--against", "T4", "--allow-device-change",
     ]  # fmt: skip
     assert not (tmp_path / "never").exists()
     assert mine.read_text() == "mine"
 
 
-def test_the_action_keeps_the_exit_code_of_a_check_that_says_nothing(tmp_path: Path) -> None:
+def test_the_action_keeps_the_exit_code_of_a_check_that_prints_nothing(tmp_path: Path) -> None:
     code, outputs = run_action(tmp_path, "sys.exit(5)", config="m.yaml")
     assert (code, outputs["verdict"]) == (5, "failed")
 
@@ -78,16 +78,16 @@ def test_the_action_keeps_the_exit_code_of_a_check_that_says_nothing(tmp_path: P
 @pytest.mark.parametrize(
     ("set_to", "checked"), [({}, "model.tuned.yaml"), ({"OOMTUNE_CONFIG": "a b.yaml"}, "a b.yaml")]
 )
-def test_the_gitlab_job_checks_the_config_that_whoever_includes_it_names(
+def test_the_gitlab_job_checks_the_config_that_the_including_file_names(
     tmp_path: Path, set_to: dict[str, str], checked: str
 ) -> None:
     job = read("configs", "pipelines", "gitlab.yml")["oomtune-check"]
-    assert "variables" not in job  # they would beat those of the including file
+    assert "variables" not in job  # they would override those of the including file
     ran = StandIn(tmp_path).run(job["script"][0], "print(sys.argv[2])", **set_to)
     assert ran.stdout.strip() == checked
 
 
-def test_the_gitlab_job_hands_on_what_else_is_to_be_said_word_by_word(tmp_path: Path) -> None:
+def test_the_gitlab_job_passes_extra_arguments_word_by_word(tmp_path: Path) -> None:
     script = read("configs", "pipelines", "gitlab.yml")["oomtune-check"]["script"][0]
     ran = StandIn(tmp_path).run(script, "print(sys.argv[-4:])", OOMTUNE_CHECK_ARGS="--against T4 --tolerance 10%")
     assert ran.stdout.strip() == "['--against', 'T4', '--tolerance', '10%']"
@@ -113,7 +113,7 @@ def test_the_kubernetes_job_ends_with_the_tuned_config_and_the_exit_code_of_the_
     assert ran.stdout == "the answer\n" + "tuned: yes" * writes
 
 
-def test_the_hook_reads_specs_of_its_own_names_and_fails_for_a_bad_one(tmp_path: Path) -> None:
+def test_the_hook_checks_files_with_spec_names_and_fails_for_an_invalid_one(tmp_path: Path) -> None:
     (hook,) = read(".pre-commit-hooks.yaml")
     for name, taken in (
         ("net.oomtune.yaml", True), ("configs/net.tuned.yaml", True), ("oomtune.yml", True), ("a/oomtune-net.yaml", True),
@@ -140,12 +140,14 @@ def _probe_of(script: str) -> str:
     return line.partition(" || ")[0]
 
 
-def test_the_templates_use_flags_that_there_are() -> None:
+def test_the_templates_use_flags_that_exist() -> None:
     from typer.testing import CliRunner
 
     from oomtune.cli.app import app
 
-    told = {command: CliRunner().invoke(app, [command, "--help"]).output for command in ("check", "probe", "schema")}
+    help_texts = {
+        command: CliRunner().invoke(app, [command, "--help"]).output for command in ("check", "probe", "schema")
+    }
     gitlab = read("configs", "pipelines", "gitlab.yml")["oomtune-check"]
     container = kubernetes_container()
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
@@ -153,6 +155,6 @@ def test_the_templates_use_flags_that_there_are() -> None:
     for line in (gitlab["script"][0], _probe_of(container["args"][0]), hook["entry"]):
         program, command, *words = line.split()
         assert program == "oomtune"
-        assert all(word in told[command] for word in words if word.startswith("-"))
+        assert all(word in help_texts[command] for word in words if word.startswith("-"))
     reports = gitlab["artifacts"]["reports"]
     assert all(file in gitlab["script"][0] for file in reports.values())

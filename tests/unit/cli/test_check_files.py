@@ -21,7 +21,7 @@ FITS = dataclasses.replace(RESULT, verdict=CheckVerdict.FITS, expected_peak_byte
 def test_pipelines_get_the_path_from_the_root_of_the_checkout(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That is how the service knows it, whichever folder the step ran in."""
+    """CI services know files by that path, whichever folder the step ran in."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv(variable, str(tmp_path))
     (tmp_path / "models").mkdir()
