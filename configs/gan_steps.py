@@ -12,7 +12,7 @@ _NOISE = 64
 
 
 def make(batch_size: int, width: int) -> tuple[Callable[..., dict[str, tf.Tensor]], Callable[[], tf.Tensor]]:
-    """The step that a probe runs, and what it runs as validation."""
+    """Return the training step and the validation step that a probe runs."""
     generator, critic = _generator(width), _critic(width)
     generator_optimizer, critic_optimizer = keras.optimizers.Adam(1e-4), keras.optimizers.Adam(1e-4)
     entropy = keras.losses.BinaryCrossentropy(from_logits=True)

@@ -2,7 +2,7 @@
 
     oomtune probe --script train.py --memory-limit 256MiB -- --batch-size {batch_size}
 
-in this folder finds the largest batch size that it trains with, and the command to run it with.
+in this folder finds the largest batch size that it can train with, and prints the command that trains with it.
 """
 
 from __future__ import annotations

@@ -192,7 +192,8 @@ def _user_modules(loaded: LoadedSpec) -> list[Path]:
     Named modules import others, so all modules on the way count, not only the named ones.
     """
     names = list(named_modules([loaded.values.get("model"), loaded.values.get("dataset")]))
-    if not names and not getattr(loaded.spec.model, "allow_code", False):
+    model = loaded.spec.model
+    if not names and not (isinstance(model, KerasFile) and model.allow_code):
         return []
     files = []
     for folder in {Path(loaded.spec.folder), Path.cwd()}:

@@ -22,6 +22,7 @@ from oomtune.domain.data import (
     TextData,
     TfdsData,
     TfrecordData,
+    TokenizedData,
     Tokenizer,
 )
 from oomtune.domain.explanation import Certainty, Cost, Explanation, Growth, TriedRemedy
@@ -174,6 +175,7 @@ __all__ = [
     "TextData",
     "TfdsData",
     "TfrecordData",
+    "TokenizedData",
     "Tokenizer",
     "TrainStep",
     "TrainingSpec",

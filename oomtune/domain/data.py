@@ -144,19 +144,10 @@ class PythonData:
     function: str
 
 
-DatasetSpec = (
-    SyntheticData
-    | NpzData
-    | NpyData
-    | CsvData
-    | JsonlData
-    | TextData
-    | TfrecordData
-    | ImagesData
-    | TfdsData
-    | PythonData
-)
-"""Where the data comes from. Only kinds that can hold text have a tokenizer."""
+TokenizedData = CsvData | JsonlData | TextData | TfrecordData | TfdsData
+"""The kinds of data that can hold text."""
+DatasetSpec = TokenizedData | SyntheticData | NpzData | NpyData | ImagesData | PythonData
+"""Where the data comes from."""
 
 
 ENDLESS = 2**62

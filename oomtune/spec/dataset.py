@@ -367,10 +367,10 @@ def data_files(dataset: domain.DatasetSpec, folder: Path) -> Iterator[Path]:
             pass
         case _:
             yield from matching_paths(dataset.paths, folder)
-    tokenizer = getattr(dataset, "tokenizer", domain.Tokenizer())
-    vocabulary = (tokenizer.vectorization or {}).get("vocabulary")
-    if isinstance(vocabulary, str):
-        yield from matching_paths([vocabulary], folder)
+    if isinstance(dataset, domain.TokenizedData):
+        vocabulary = (dataset.tokenizer.vectorization or {}).get("vocabulary")
+        if isinstance(vocabulary, str):
+            yield from matching_paths([vocabulary], folder)
 
 
 def _files_in(roots: Iterable[str], folder: Path) -> Iterator[Path]:

@@ -10,7 +10,7 @@ from weakref import WeakSet
 import keras
 import tensorflow as tf
 
-from oomtune.domain import Climb, NpyData, PythonData, SyntheticData, TensorSpec, WorkOrder
+from oomtune.domain import Climb, NpyData, PythonData, SyntheticData, TensorSpec, TokenizedData, WorkOrder
 from oomtune.errors import TrialCrashed
 from oomtune.keras.private_keras import compute_output_spec
 from oomtune.worker.build.compiling import check_outputs, loss_name, output_and_loss_of_targets, quoted
@@ -138,8 +138,8 @@ def _check_tokens(order: WorkOrder, model: keras.Model, tensor: Any, part: str) 
             continue
         rows = layer.input_dim
         if high >= rows:
-            tokenizer = getattr(order.dataset, "tokenizer", None)
-            learnt = tokenizer is not None and tokenizer.vectorization is not None
+            data = order.dataset
+            learnt = isinstance(data, TokenizedData) and data.tokenizer.vectorization is not None
             setting = f"dataset.tokenizer.{'TextVectorization.max_tokens' if learnt else 'max'}"
             raise TrialCrashed(
                 f"{_source_of(order, part)} has tokens up to {high}, but the embedding {layer.name!r} has only "
