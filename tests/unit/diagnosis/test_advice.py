@@ -1,4 +1,4 @@
-"""What a diagnosis advises: less at a time where that helps, and for a probe in which nothing fits three things."""
+"""What a diagnosis advises."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ import pytest
 import yaml
 
 from oomtune.diagnosis import Cause, Diagnosis, classify
-from oomtune.diagnosis.nothing_fits import advice_for
 from oomtune.diagnosis.remedies import remedies
 from oomtune.diagnosis.shapes import Role, role_of
-from oomtune.domain import Budget, TrialError
 from oomtune.spec import load_spec
 from tests.support.crashes import DUMP, GPU, advice, oom
 from tests.support.failure_texts import HOST
-from tests.support.sessions import EXACT_SPEC
-from tests.support.specs import small_probe_spec, small_spec
+from tests.support.specs import small_spec
 
 
 def test_a_batch_is_lowered_to_half_or_to_what_the_figures_allow() -> None:
@@ -179,62 +176,3 @@ def test_host_memory_is_about_the_input_pipeline_and_a_full_disk_about_the_disk(
 @pytest.mark.parametrize("cause", Cause)
 def test_every_cause_has_advice(cause: Cause) -> None:
     assert remedies(Diagnosis(kind="not_oom", failed=True, cause=cause))
-
-
-def test_a_probe_in_which_nothing_fits_gives_the_advice_for_what_failed() -> None:
-    spec = small_probe_spec(training__optimizer="adam")
-    budget, smallest = Budget(limit_bytes=64 << 20), spec.space.lanes()[0].at(1)
-    plain = advice_for(spec, budget, smallest, 80 << 20)
-    assert (len(plain), "--memory-limit 110MiB" in plain[0]) == (3, True)
-    of_a_slot = (
-        f"OOM when allocating tensor with shape[30522,768] and type float on {GPU} by allocator GPU_0_bfc\n"
-        "\t [[node Adam/Adam/update_3/mul_1]]"
-    )
-
-    def said(text: str) -> TrialError:
-        return TrialError(code="device_oom", message=text)
-
-    lines = advice_for(spec, budget, smallest, 80 << 20, said(of_a_slot))
-    assert lines[1].endswith("--set training.optimizer=sgd")
-    assert "an optimizer's slot" in lines[2]
-    host = advice_for(spec, budget, smallest, None, said("MemoryError: Unable to allocate 1.0 GiB for an array"))
-    assert "an array of 1.0 GiB" in host[0]
-    assert len(advice_for(spec, budget, smallest, None, said("no words that are known"))) == 3
-
-
-def test_a_trial_is_advised_to_compute_again_before_it_changes_what_is_trained() -> None:
-    spec = small_probe_spec(training__optimizer="adam")
-    budget, lane = Budget(limit_bytes=64 << 20), spec.space.lanes()[0]
-    lines = advice_for(spec, budget, lane.at(8), 80 << 20)
-    assert "smaller batches than 8" in lines[1]
-    assert "search.remat=[none, full]" in lines[2]
-    lines = advice_for(spec, budget, lane.at(1), 80 << 20)
-    assert "search.remat=[none, full]" in lines[1]
-    assert "half precision" in lines[2]
-    done = small_probe_spec(search__remat=["none", "full"])
-    assert not any("remat" in line for line in advice_for(done, budget, done.space.lanes()[0].at(1), 80 << 20))
-
-
-def test_where_memory_is_in_pieces_the_allocators_setting_comes_first() -> None:
-    spec = small_probe_spec()
-    error = TrialError(code="fragmentation", message="fragmentation: 30% is free", hint="set device.allocator")
-    lines = advice_for(spec, Budget(limit_bytes=64 << 20), spec.space.lanes()[0].at(1), None, error)
-    assert (lines[0], len(lines)) == ("set device.allocator", 3)
-
-
-def test_a_rare_request_is_not_advised_twice_nor_what_the_spec_already_does() -> None:
-    spec = small_probe_spec(search__precision=["float32", "mixed_bfloat16"])
-    lines = advice_for(spec, Budget(limit_bytes=64 << 20), spec.space.lanes()[0].at(1), None)
-    assert not any("half precision" in line or "optimizer" in line for line in lines)
-    assert len(set(lines)) == len(lines)
-
-
-def test_advice_has_three_remedies_that_the_spec_does_not_use_yet() -> None:
-    budget = Budget(limit_bytes=64 * 1024**2)
-    smallest = EXACT_SPEC.space.lanes()[0].at(1)
-    advice = advice_for(EXACT_SPEC, budget, smallest, 80 * 1024**2)
-    assert len(advice) == 3
-    assert "--memory-limit 110MiB" in advice[0]
-    assert "checkpoint" in advice[1]
-    assert "half precision" in advice[2]
-    assert not any("optimizer" in line for line in advice)  # it has plain SGD already

@@ -1,4 +1,4 @@
-"""Entries of a spec as lines to paste: what is read back is what was meant."""
+"""Spec entries as text to paste read back as the same values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_dotted_key_becomes_one_line_that_a_spec_takes(key: str, value: Any, l
 
 
 @pytest.mark.parametrize(("key", "value", "_"), ENTRIES)
-def test_the_flag_sets_the_same_through_a_shell(key: str, value: Any, _: str) -> None:
+def test_the_flag_sets_the_same_value_through_a_shell(key: str, value: Any, _: str) -> None:
     option, entry = shlex.split(set_flag(key, value))
     name, _, text = entry.partition("=")
     assert (option, name, parse_value(text)) == ("--set", key, value)
