@@ -274,7 +274,7 @@ def _same_shape(shape: Any, expected: Any) -> bool:
         if len(one) == len(other) + 1 and one[-1] == 1:
             one.pop()
     return len(shape) == len(expected) and all(
-        size is None or wanted is None or size == wanted for size, wanted in zip(shape, expected, strict=True)
+        size is None or other is None or size == other for size, other in zip(shape, expected, strict=True)
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from oomtune.domain import NpyData, NpzData
 from oomtune.errors import DataUnreadable
-from oomtune.worker.data.nesting import Nest, by_name, each, mapped, parts
+from oomtune.worker.data.nesting import Nest, by_name, each_side, mapped, parts
 from oomtune.worker.data.source import SIDES, HeldArrays, Sample, files_of, missing, unreadable
 
 # An archive may also be encrypted, or use a compression that Python lacks.
@@ -20,43 +20,42 @@ _READ_ERRORS = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile,
 _NO_OBJECTS = "the file is damaged, or contains Python objects, which are never unpickled; save plain numbers"
 # NaN is looked for in this many values at a time, to need little memory beside the array.
 _VALUES_AT_ONCE = 2**24
+_NO_NAMES: Mapping[str, str] = {}
 
 
 def npz_source(data: NpzData, folder: str) -> HeldArrays:
     files = files_of(data.paths, folder, "dataset.npz.path")
 
-    def read(name: str, key: str) -> Any:
+    def read(side: str, name: str) -> Any:
+        key = f"dataset.npz.{side}"
         return _concatenate(((file, repr(name), _read_npz(file, name, key)) for file in files), key)
 
-    inputs = each(lambda name: read(name, "dataset.npz.inputs"), data.inputs)
-    targets = each(lambda name: read(name, "dataset.npz.targets"), data.targets)
+    arrays = each_side(data, read)
     array_names = {
         f"{side}.{part}": name
         for side, names in (("inputs", data.inputs), ("targets", data.targets))
         for part, name in by_name(names).items()
     }
-    return held_source((inputs, targets), name=str(files[0]), key="dataset.npz", array_names=array_names)
-
-
-def npy_source(data: NpyData, folder: str) -> HeldArrays:
-    def read(paths: tuple[str, ...], key: str) -> Any:
-        files = files_of(paths, folder, key)
-        return _concatenate(((file, "the array", _read_npy(file, key)) for file in files), key)
-
-    inputs = each(lambda paths: read(paths, "dataset.npy.inputs"), data.inputs)
-    targets = each(lambda paths: read(paths, "dataset.npy.targets"), data.targets)
-    first = next(iter(by_name(data.inputs).values()))[0]
-    return held_source((inputs, targets), name=str(Path(folder, first)), key="dataset.npy")
-
-
-def held_source(arrays: Sample, *, name: str, key: str, array_names: dict[str, str] | None = None) -> HeldArrays:
-    """Return the arrays as a source. `array_names` has what the user calls each part, such as `inputs.words`."""
-    check_sample_counts(arrays, name=name, key=key, array_names=array_names or {})
+    check_sample_counts(arrays, str(files[0]), "dataset.npz", array_names)
     return HeldArrays(arrays=arrays)
 
 
-def check_sample_counts(arrays: Sample, *, name: str, key: str, array_names: dict[str, str]) -> None:
-    """Raise `DataUnreadable` unless all arrays have the same number of samples, and at least one."""
+def npy_source(data: NpyData, folder: str) -> HeldArrays:
+    def read(side: str, paths: tuple[str, ...]) -> Any:
+        key = f"dataset.npy.{side}"
+        return _concatenate(((file, "the array", _read_npy(file, key)) for file in files_of(paths, folder, key)), key)
+
+    arrays = each_side(data, read)
+    first = next(iter(by_name(data.inputs).values()))[0]
+    check_sample_counts(arrays, str(Path(folder, first)), "dataset.npy")
+    return HeldArrays(arrays=arrays)
+
+
+def check_sample_counts(arrays: Sample, name: str, key: str, array_names: Mapping[str, str] = _NO_NAMES) -> None:
+    """Raise `DataUnreadable` unless all arrays have the same number of samples, and at least one.
+
+    `array_names` has what the user calls a part, such as `inputs.words`.
+    """
     counts = {
         array_names.get(f"{side}.{part}") or f"{side}.{part}".rstrip("."): int(array.shape[0])
         for side, nest in zip(SIDES, arrays, strict=False)

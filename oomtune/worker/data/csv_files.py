@@ -14,7 +14,7 @@ import numpy as np
 from oomtune.domain import Columns, CsvData, Names
 from oomtune.errors import DataUnreadable
 from oomtune.worker.data.lines import Lines, line_stream
-from oomtune.worker.data.nesting import by_name, each
+from oomtune.worker.data.nesting import by_name, each_side
 from oomtune.worker.data.samples import Checker, RawSample
 from oomtune.worker.data.source import Axis, Bounds, Stream, files_of, missing, unreadable
 
@@ -125,37 +125,29 @@ class _Cells:
         self._classes: dict[str, dict[str, int]] = {
             column: {} for column in _columns(data.targets) if _are_names([row[column] for row, _ in first])
         }
-        self._fractional: set[Columns] = set()
+        self._fractional: set[tuple[str, Columns]] = set()
         for row, where in first:
             self.sample(row, where)
 
     def sample(self, row: dict[str, str], where: str) -> RawSample:
-        inputs = each(lambda columns: self._input(columns, row, where), self._data.inputs)
-        targets = each(lambda columns: self._target(columns, row, where), self._data.targets)
-        return (inputs, targets), where
+        return each_side(self._data, lambda side, columns: self._value(side, columns, row, where)), where
 
-    def _input(self, columns: Columns, row: dict[str, str], where: str) -> Any:
-        if isinstance(columns, str):
-            if columns in self._data.text:
-                return row[columns]
-            return np.array(_number(row[columns], columns, where, "inputs"), dtype=np.float32)
-        return np.array([_number(row[column], column, where, "inputs") for column in columns], dtype=np.float32)
-
-    def _target(self, columns: Columns, row: dict[str, str], where: str) -> Any:
+    def _value(self, side: str, columns: Columns, row: dict[str, str], where: str) -> Any:
         if isinstance(columns, str) and columns in self._data.text:
             return row[columns]
         names = [columns] if isinstance(columns, str) else columns
-        values = [self._target_number(column, row, where) for column in names]
+        values = [self._number(side, column, row[column], where) for column in names]
         if any(not value.is_integer() or abs(value) >= _INT32_END for value in values):
-            self._fractional.add(columns)
-        array = np.array(values, dtype=np.float32 if columns in self._fractional else np.int32)
+            self._fractional.add((side, columns))
+        is_fractional = side == "inputs" or (side, columns) in self._fractional
+        array = np.array(values, dtype=np.float32 if is_fractional else np.int32)
         return np.array(array[0]) if isinstance(columns, str) else array
 
-    def _target_number(self, column: str, row: dict[str, str], where: str) -> float:
-        classes = self._classes.get(column)
-        name = row[column].strip()
+    def _number(self, side: str, column: str, text: str, where: str) -> float:
+        classes = self._classes.get(column) if side == "targets" else None
+        name = text.strip()
         if classes is None or not name:
-            return _number(name, column, where, "targets")
+            return _number(text, column, where, side)
         return float(classes.setdefault(name, len(classes)))
 
 

@@ -14,7 +14,6 @@ from oomtune.worker.data.source import (
     Axis,
     Bounds,
     Sample,
-    SampleCount,
     Stream,
     files_of,
     tensorflow_reason,
@@ -30,13 +29,12 @@ def images_source(data: ImagesData, folder: str, bounds: Bounds) -> Stream:
     images = _find_images(files_of(data.paths, folder, _KEY, folders=True))
     step = max(1.0, len(images) / bounds.images)
     chosen = [images[int(index * step)] for index in range(min(len(images), bounds.images))]
-    count = SampleCount()
     return Stream(
-        samples=count.over(_decode(chosen, data)),
+        samples=_decode(chosen, data),
         name=str(Path(folder, data.paths[0])),
         key=_KEY,
-        share_read=lambda: count.passed / len(chosen),
-        estimate_total=lambda: len(images) if len(images) > len(chosen) else None,
+        share_read=lambda count: count / len(chosen),
+        estimate_total=lambda _: len(images) if len(images) > len(chosen) else None,
         axes={"": Axis.NOT_A_SEQUENCE},
     )
 
@@ -74,7 +72,7 @@ def _refuse_splits(subfolders: list[Path]) -> None:
         )
 
 
-def _decode(images: list[tuple[Path, int]], data: ImagesData) -> Iterator[Sample]:
+def _decode(images: list[tuple[Path, int]], data: ImagesData) -> Iterator[tuple[Sample, str]]:
     def read(path: tf.Tensor) -> tf.Tensor:
         image = tf.io.decode_image(tf.io.read_file(path), channels=data.channels, expand_animations=False)
         return tf.image.resize(image, data.size)
@@ -91,4 +89,4 @@ def _decode(images: list[tuple[Path, int]], data: ImagesData) -> Iterator[Sample
                 _KEY,
                 f"the image is damaged or cut short, or does not have {data.channels} channels; remove it",
             ) from None
-        yield image, np.array(number, dtype=np.int32)
+        yield (image, np.array(number, dtype=np.int32)), ""

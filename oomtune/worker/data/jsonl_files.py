@@ -12,7 +12,7 @@ import numpy as np
 from oomtune.domain import Columns, JsonlData
 from oomtune.errors import DataUnreadable
 from oomtune.worker.data.lines import Lines, line_stream
-from oomtune.worker.data.nesting import by_name, each
+from oomtune.worker.data.nesting import by_name, each_side
 from oomtune.worker.data.samples import Checker, RawSample
 from oomtune.worker.data.source import Axis, Bounds, Stream, files_of, missing
 from oomtune.worker.data.tokens import Words
@@ -85,9 +85,7 @@ class _Fields:
             self.sample(values, where)
 
     def sample(self, values: dict[str, Any], where: str) -> RawSample:
-        inputs = each(lambda columns: self._columns("inputs", columns, values, where), self._data.inputs)
-        targets = each(lambda columns: self._columns("targets", columns, values, where), self._data.targets)
-        return (inputs, targets), where
+        return each_side(self._data, lambda side, columns: self._columns(side, columns, values, where)), where
 
     def _columns(self, side: str, columns: Columns, values: dict[str, Any], where: str) -> Any:
         if isinstance(columns, str):

@@ -11,7 +11,7 @@ from typing import IO
 from oomtune.domain import Tokenizer
 from oomtune.errors import DataUnreadable
 from oomtune.worker.data.samples import Checker, RawSample, checked_samples
-from oomtune.worker.data.source import Axis, Bounds, Sample, SampleCount, Stream, unreadable
+from oomtune.worker.data.source import Axis, Bounds, Stream, unreadable
 
 _STRETCH_BYTES = 4 * 1024**2
 _MIN_STRETCHES = 8
@@ -53,7 +53,7 @@ class Lines:
     def _read_bytes(self) -> int:
         return self._earlier_files_bytes + self._file_bytes
 
-    def share_read(self) -> float:
+    def share_read(self, _count: int) -> float:
         expected = min(self._total_bytes, self._stretches_bytes) if self.is_sampled else self._total_bytes
         return min(1.0, self._read_bytes / max(1, expected))
 
@@ -140,17 +140,14 @@ def line_stream(
     folder: str,
     *,
     axes: Mapping[str, Axis],
-    convert: Callable[[Iterator[Sample]], Iterator[Sample]] = lambda samples: samples,
 ) -> Stream:
-    """Return the samples that `read` makes of lines, checked and with tokens, then changed by `convert`."""
-    lines, count = open_lines(), SampleCount()
-    samples = checked_samples(read(lines), checker, tokenizer, folder, reread=lambda: read(open_lines()))
+    """Return the samples that `read` makes of lines, checked and with tokens."""
+    lines = open_lines()
     return Stream(
-        samples=count.over(convert(samples)),
+        samples=checked_samples(read(lines), checker, tokenizer, folder, reread=lambda: read(open_lines())),
         name=str(lines.files[0]),
         key=lines.key,
         share_read=lines.share_read,
-        estimate_total=lambda: lines.estimate_total(count.passed),
-        where=lambda: checker.where,
+        estimate_total=lines.estimate_total,
         axes=axes,
     )

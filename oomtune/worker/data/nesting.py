@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 Nest = Any
@@ -14,9 +15,9 @@ def parts(nest: Nest) -> dict[str, Any]:
 
     A tensor that is not nested has the empty name.
     """
-    found: dict[str, Any] = {}
-    mapped(found.__setitem__, nest)
-    return found
+    tensors: dict[str, Any] = {}
+    mapped(tensors.__setitem__, nest)
+    return tensors
 
 
 def mapped(function: Callable[[str, Any], Any], nest: Nest, name: str = "") -> Nest:
@@ -44,3 +45,8 @@ def each(function: Callable[[Any], Any], entries: Any) -> Any:
     if isinstance(entries, dict):
         return {name: function(entry) for name, entry in entries.items()}
     return function(entries)
+
+
+def each_side(data: Any, function: Callable[[str, Any], Any]) -> tuple[Any, Any]:
+    """Apply `function(side, entry)` to each entry of the inputs and of the targets of a dataset in the spec."""
+    return each(partial(function, "inputs"), data.inputs), each(partial(function, "targets"), data.targets)

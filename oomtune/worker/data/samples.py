@@ -37,8 +37,6 @@ class Checker:
         self._names: dict[str, Names | ArrayNames] = {"inputs": inputs, "targets": targets, "weights": "weights"}
         self._shapes: dict[tuple[str, str], tuple[int, ...] | None] = {}
         """None for text, whose number of tokens is not known yet."""
-        self.where = ""
-        """The place of the sample that was given out last."""
 
     def check(self, sample: RawSample) -> RawSample:
         sides, where = sample
@@ -109,8 +107,8 @@ def checked_samples(
     tokenizer: Tokenizer | None = None,
     folder: str = "",
     reread: Callable[[], Iterator[RawSample]] = lambda: iter(()),
-) -> Iterator[Sample]:
-    """Yield the samples as arrays, with tokens for text.
+) -> Iterator[tuple[Sample, str]]:
+    """Yield the samples as arrays, with tokens for text, and their places.
 
     Kinds of data that may have text give a tokenizer, and `reread` to begin the data anew: a tokenizer that learns its
     vocabulary needs all the text first.
@@ -123,8 +121,7 @@ def checked_samples(
         assert not texts or tokenize is not None, "kinds of data that may have text give a tokenizer"
         tokens = iter(tokenize(texts) if tokenize is not None and texts else ())
         for sides, where in batch:
-            checker.where = where
-            yield _with_tokens(sides, tokens)
+            yield _with_tokens(sides, tokens), where
 
 
 def _texts(sample: RawSample) -> list[Text]:

@@ -65,18 +65,18 @@ def _scan_stream(stream: Stream, on_progress: OnProgress, bounds: Bounds) -> tup
     lengths = _Lengths(stream.axes, bounds)
     input_values, target_values = _Values("inputs"), _Values("targets")
     count = 0
-    for count, sample in enumerate(stream.samples, 1):
+    for count, (sample, where) in enumerate(stream.samples, 1):
         input_values.add(sample[0])
-        target_values.add(sample[1], stream.where())
+        target_values.add(sample[1], where)
         lengths.add(sample)
         if count % _SAMPLES_BETWEEN_REPORTS == 0:
-            on_progress(count, stream.share_read())
+            on_progress(count, stream.share_read(count))
     if not count:
         named = f" ({stream.key})" if stream.key else ""
         hint = "check that the path names the right data" if stream.key else "run the pipeline by itself to see why"
         raise DataUnreadable(f"{stream.name} holds no samples{named}", hint=hint)
     on_progress(count, 1.0)
-    estimate = stream.estimate_total()
+    estimate = stream.estimate_total(count)
     worst: list[Sample] = [
         (input_values.unify(inputs), target_values.unify(targets), *weights)
         for inputs, targets, *weights in lengths.longest_first()
@@ -301,8 +301,8 @@ class _Values:
     def ranges(self) -> dict[str, tuple[int, int]]:
         """Return the smallest and largest number of each part that has only whole numbers."""
         return {
-            f"{self._side}.{name}": found
-            for name, found in self._ranges.items()
+            f"{self._side}.{name}": limits
+            for name, limits in self._ranges.items()
             if name not in self._fractions and (self._side == "targets" or "f" not in self._kinds[name])
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -66,18 +66,16 @@ class HeldArrays:
 class Stream:
     """Samples that are read one at a time."""
 
-    samples: Iterable[Sample]
-    """Without a batch axis. The first axis may vary from sample to sample."""
+    samples: Iterable[tuple[Sample, str]]
+    """Each sample, without a batch axis, and its place, such as file and line, if it has one."""
     name: str
     """What messages call the data: its file, or the entry of the spec."""
     key: str = ""
     """The entry of the spec that names the file, empty if there is no file."""
-    share_read: Callable[[], float] = lambda: 1.0
-    """From 0 to 1, for a progress bar."""
-    estimate_total: Callable[[], int | None] = lambda: None
-    """The estimated number of samples, None if all were read. Valid after the last sample."""
-    where: Callable[[], str] = lambda: ""
-    """The place of the latest sample, such as file and line, if it has one."""
+    share_read: Callable[[int], float]
+    """From 0 to 1 after this many samples, for a progress bar."""
+    estimate_total: Callable[[int], int | None]
+    """The estimated number of samples if these are all that were read, None if there are no others."""
     pipeline: tf.data.Dataset | None = None
     """The pipeline of single samples that training runs, if the user has one."""
     axes: Mapping[str, Axis] = field(default_factory=dict)
@@ -85,18 +83,6 @@ class Stream:
 
 
 Source = HeldArrays | Stream
-
-
-class SampleCount:
-    """Counts samples as they pass."""
-
-    def __init__(self) -> None:
-        self.passed = 0
-
-    def over(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        for sample in samples:
-            self.passed += 1
-            yield sample
 
 
 def files_of(paths: Iterable[str], folder: str, key: str, *, folders: bool = False) -> list[Path]:

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from oomtune.domain import Candidate, SyntheticData, TensorSpec
-from oomtune.worker.data.nesting import each
+from oomtune.worker.data.nesting import each_side
 
 SEED = 20_240_229
 
@@ -16,11 +16,7 @@ SEED = 20_240_229
 def synthetic_samples(data: SyntheticData, candidate: Candidate, count: int) -> tuple[Any, Any]:
     """Return inputs and targets of this many random samples. They are the same each time."""
     generator = np.random.default_rng(SEED)
-
-    def tensor(spec: TensorSpec) -> Any:
-        return random_tensor(spec, candidate.sequence_length, generator, count)
-
-    return each(tensor, data.inputs), each(tensor, data.targets)
+    return each_side(data, lambda _, tensor: random_tensor(tensor, candidate.sequence_length, generator, count))
 
 
 def random_tensor(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -19,15 +19,16 @@ _KEY = "dataset.text.path"
 
 def text_source(data: TextData, folder: str, bounds: Bounds) -> Stream:
     files = files_of(data.paths, folder, _KEY)
-    return line_stream(
+    stream = line_stream(
         lambda: Lines(files, bounds, _KEY),
         _samples,
         Checker("dataset.text"),
         data.tokenizer,
         folder,
         axes={"": Axis.VARIES},
-        convert=lambda samples: _with_targets(samples, data.targets),
     )
+    stream.samples = _with_targets(stream.samples, data.targets)
+    return stream
 
 
 def _samples(lines: Lines) -> Iterator[RawSample]:
@@ -37,15 +38,17 @@ def _samples(lines: Lines) -> Iterator[RawSample]:
                 yield (line.rstrip("\r\n"), {}), lines.where
 
 
-def _with_targets(samples: Iterator[Sample], targets: Literal["next", "same"] | TensorSpec) -> Iterator[Sample]:
+def _with_targets(
+    samples: Iterable[tuple[Sample, str]], targets: Literal["next", "same"] | TensorSpec
+) -> Iterator[tuple[Sample, str]]:
     """Add targets to tokens. A line that is too short to have any is not a sample."""
     generator = np.random.default_rng(SEED)
-    for tokens, _ in samples:
+    for (tokens, _), where in samples:
         if isinstance(targets, TensorSpec):
             if length := len(tokens) if tokens.ndim else words_in(tokens):
-                yield tokens, random_tensor(targets, length, generator)
+                yield (tokens, random_tensor(targets, length, generator)), where
         elif targets == "next":
             if len(tokens) > 1:
-                yield tokens[:-1], tokens[1:]
+                yield (tokens[:-1], tokens[1:]), where
         elif len(tokens):
-            yield tokens, tokens
+            yield (tokens, tokens), where

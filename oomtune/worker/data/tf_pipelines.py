@@ -12,30 +12,32 @@ import tensorflow as tf
 from oomtune.domain import ENDLESS
 from oomtune.errors import DataUnreadable
 from oomtune.worker.data.nesting import parts
-from oomtune.worker.data.source import Axis, Bounds, Sample, SampleCount, Stream, tensorflow_reason
+from oomtune.worker.data.source import Axis, Bounds, Sample, Stream, tensorflow_reason
 
 _ELEMENTS_AT_ONCE = 256
 _BYTES_AT_ONCE = 16 * 1024**2
 _RUN_IT = "run the pipeline by itself to see why: for sample in dataset: pass"
 
 
-def pipeline_stream(samples: Iterator[Sample], pipeline: tf.data.Dataset, name: str, bounds: Bounds) -> Stream:
+def pipeline_stream(
+    samples: Iterator[tuple[Sample, str]], pipeline: tf.data.Dataset, name: str, bounds: Bounds
+) -> Stream:
     """Return a stream of the samples made from the pipeline's elements, up to the bound."""
-    cardinality, count = int(pipeline.cardinality()), SampleCount()
-    limit = bounds.endless if cardinality == tf.data.INFINITE_CARDINALITY else bounds.samples
+    cardinality = int(pipeline.cardinality())
+    is_endless = cardinality == tf.data.INFINITE_CARDINALITY
+    limit = bounds.endless if is_endless else bounds.samples
 
-    def estimate_total() -> int | None:
-        if count.passed < limit or count.passed == cardinality:
+    def estimate_total(count: int) -> int | None:
+        if count < limit or count == cardinality:
             return None
-        if cardinality == tf.data.INFINITE_CARDINALITY:
-            return ENDLESS
         # A pipeline that does not know its own length has at least what it gave.
-        return max(cardinality, count.passed)
+        return ENDLESS if is_endless else max(cardinality, count)
 
     return Stream(
-        samples=count.over(islice(samples, limit)),
+        # Only the elements of files have a place that helps the user.
+        samples=((sample, "") for sample, _ in islice(samples, limit)),
         name=name,
-        share_read=lambda: min(1.0, count.passed / (min(cardinality, limit) if cardinality > 0 else limit)),
+        share_read=lambda count: min(1.0, count / (min(cardinality, limit) if cardinality > 0 else limit)),
         estimate_total=estimate_total,
     )
 

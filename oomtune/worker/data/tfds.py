@@ -9,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from oomtune.domain import ArrayNames, TfdsData
+from oomtune.domain import TfdsData
 from oomtune.errors import DataUnreadable
-from oomtune.worker.data.nesting import by_name, each
+from oomtune.worker.data.nesting import by_name, each_side
 from oomtune.worker.data.samples import Checker, RawSample, checked_samples
 from oomtune.worker.data.source import Axis, Bounds, Stream, decode_text, files_of, missing, unreadable
 from oomtune.worker.data.tf_pipelines import axes_of, elements, pipeline_stream
@@ -36,8 +36,7 @@ def tfds_source(data: TfdsData, folder: str, bounds: Bounds) -> Stream:
 
     def read() -> Iterator[RawSample]:
         for number, element in enumerate(elements(pipeline, f"{name} ({_PATH})", _DAMAGED), 1):
-            where = f"{name}, sample {number}"
-            yield (_side(element, data.inputs, where), _side(element, data.targets, where)), where
+            yield _sample(element, data, f"{name}, sample {number}")
 
     checker = Checker("dataset.tfds", data.inputs, data.targets)
     samples = checked_samples(read(), checker, data.tokenizer, folder, reread=read)
@@ -47,9 +46,7 @@ def tfds_source(data: TfdsData, folder: str, bounds: Bounds) -> Stream:
     stream.axes = {part: Axis.VARIES if spec.dtype == tf.string else axes_of(spec)[""] for part, spec in specs.items()}
     targets = [pipeline.element_spec[feature] for feature in by_name(data.targets).values()]
     if all(spec.dtype != tf.string for spec in (*specs.values(), *targets)):
-        stream.pipeline = pipeline.map(
-            lambda element: (each(element.__getitem__, data.inputs), each(element.__getitem__, data.targets))
-        )
+        stream.pipeline = pipeline.map(lambda element: each_side(data, lambda _, feature: element[feature]))
     return stream
 
 
@@ -86,8 +83,8 @@ def _check_features(pipeline: tf.data.Dataset, data: TfdsData, path: Path) -> No
                 )
 
 
-def _side(element: dict[str, Any], features: ArrayNames, where: str) -> Any:
-    return each(lambda feature: _value(element[feature], feature, where), features)
+def _sample(element: dict[str, Any], data: TfdsData, where: str) -> RawSample:
+    return each_side(data, lambda _, feature: _value(element[feature], feature, where)), where
 
 
 def _value(value: Any, feature: str, where: str) -> Any:

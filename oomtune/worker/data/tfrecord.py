@@ -15,12 +15,11 @@ from google.protobuf.message import DecodeError
 
 from oomtune.domain import Feature, TfrecordData
 from oomtune.errors import DataUnreadable
-from oomtune.worker.data.nesting import by_name, each
+from oomtune.worker.data.nesting import by_name, each_side
 from oomtune.worker.data.samples import Checker, RawSample, checked_samples
 from oomtune.worker.data.source import (
     Axis,
     Bounds,
-    SampleCount,
     Stream,
     decode_text,
     files_of,
@@ -43,22 +42,20 @@ _DTYPES = {name: dtype for dtype, name in _LISTS.items()}
 
 def tfrecord_source(data: TfrecordData, folder: str, bounds: Bounds) -> Stream:
     files = files_of(data.paths, folder, _KEY)
-    records, count = _Records(files, data.compression), SampleCount()
+    records = _Records(files, data.compression)
     checker = Checker("dataset.tfrecord", data.inputs, data.targets)
 
     def read(records: _Records) -> Iterator[RawSample]:
         return (_sample(record, data, where) for record, where in islice(records.read(), bounds.samples))
 
-    samples = checked_samples(
-        read(records), checker, data.tokenizer, folder, reread=lambda: read(_Records(files, data.compression))
-    )
     return Stream(
-        samples=count.over(samples),
+        samples=checked_samples(
+            read(records), checker, data.tokenizer, folder, reread=lambda: read(_Records(files, data.compression))
+        ),
         name=str(files[0]),
         key=_KEY,
-        share_read=lambda: max(records.share_read(), count.passed / bounds.samples),
-        estimate_total=lambda: None if count.passed < bounds.samples else records.estimate_total(count.passed),
-        where=lambda: checker.where,
+        share_read=lambda count: max(records.share_read(), count / bounds.samples),
+        estimate_total=lambda count: None if count < bounds.samples else records.estimate_total(count),
         axes={name: _axis(data.features[feature]) for name, feature in by_name(data.inputs).items()},
     )
 
@@ -153,9 +150,7 @@ def _sample(record: bytes, data: TfrecordData, where: str) -> RawSample:
         raise unreadable(
             where, "not a tf.train.Example", _KEY, "write records with tf.train.Example.SerializeToString"
         ) from None
-    inputs = each(lambda name: _value(features, "inputs", name, data.features[name], where), data.inputs)
-    targets = each(lambda name: _value(features, "targets", name, data.features[name], where), data.targets)
-    return (inputs, targets), where
+    return each_side(data, lambda side, name: _value(features, side, name, data.features[name], where)), where
 
 
 def _value(features: Any, side: str, name: str, feature: Feature, where: str) -> Any:

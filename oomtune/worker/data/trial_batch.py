@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ def pipeline(order: WorkOrder, candidate: Candidate) -> tf.data.Dataset:
     pipeline would live in host memory, one prepared batch is repeated instead.
     """
     samples = tf.data.Dataset.from_tensor_slices(_samples(order, candidate)).repeat()
-    batches = _beside_kept_data(samples.batch(candidate.batch_size), order)
+    batches = _beside_resident_data(samples.batch(candidate.batch_size), order)
     if order.device.stands_in_for is not None:
         return batches.take(1).cache().repeat()
     return batches.prefetch(1)
@@ -57,7 +56,7 @@ def in_buckets(order: WorkOrder, trial: BucketTurns) -> tuple[tf.data.Dataset, i
     lengths = _draw_lengths(order.scan, boundaries, sizes)
     rows = tf.data.Dataset.from_tensor_slices(worst.at(_MAX_SAMPLES, boundaries[-1])).repeat()
     samples = tf.data.Dataset.zip(rows, tf.data.Dataset.from_tensor_slices(lengths).repeat()).map(worst.cut)
-    batches = bucketing.bucket_by_length(_beside_kept_data(samples, order), boundaries, sizes)
+    batches = bucketing.bucket_by_length(_beside_resident_data(samples, order), boundaries, sizes)
     buckets = np.searchsorted(boundaries, lengths)
     return batches, sum(math.ceil(np.count_nonzero(buckets == index) / size) for index, size in enumerate(sizes))
 
@@ -95,41 +94,35 @@ def _worst_samples(path: str) -> worst_samples.WorstSamples:
     return worst_samples.load(Path(path))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _KeptData:
-    """What training keeps of the data: arrays in the host's memory, or a running pipeline."""
-
-    arrays: Any = None
-    pipeline: tf.data.Dataset | None = None
-
-
 # Opened once per process: arrays are in memory once, as in training.
-_kept_data: list[_KeptData] = []
+_resident_data: list[HeldArrays | tf.data.Dataset | None] = []
 
 
-def _beside_kept_data(batches: tf.data.Dataset, order: WorkOrder) -> tf.data.Dataset:
-    """Return the batches while the data that training keeps, such as whole arrays, takes its memory."""
+def _beside_resident_data(batches: tf.data.Dataset, order: WorkOrder) -> tf.data.Dataset:
+    """Return the batches while data that training keeps in memory, such as whole arrays, takes its share."""
     if isinstance(order.dataset, SyntheticData):
         return batches
-    if not _kept_data:
-        _kept_data.append(_keep_data(order))
-    kept = _kept_data[0].pipeline
-    return batches if kept is None else tf.data.Dataset.zip(batches, kept.repeat()).map(lambda batch, _: batch)
+    if not _resident_data:
+        _resident_data.append(_open_resident_data(order))
+    (data,) = _resident_data
+    if isinstance(data, tf.data.Dataset):
+        return tf.data.Dataset.zip(batches, data.repeat()).map(lambda batch, _: batch)
+    return batches
 
 
-def _keep_data(order: WorkOrder) -> _KeptData:
-    """Keep what training keeps of the data.
+def _open_resident_data(order: WorkOrder) -> HeldArrays | tf.data.Dataset | None:
+    """Return the data that training keeps in memory: NumPy arrays on the host, or a pipeline that runs.
 
-    On the CPU it takes part of the same limit. Beside a card it takes the host's memory, as NumPy arrays. A CPU that
+    On the CPU it takes part of the same limit. Beside a card it takes the host's memory. A CPU that
     stands in for a card has no other memory for what TensorFlow makes, so no pipeline runs there.
     """
     dataset, stands_in = order.dataset, order.device.stands_in_for is not None
     may_run_pipeline = isinstance(dataset, PythonData | TfdsData) and not stands_in
     if dataset is None or not (may_run_pipeline or isinstance(dataset, NpzData | NpyData)):
-        return _KeptData()  # other files are streamed, and nothing of them is kept
+        return None  # other files are streamed, and none of them stays in memory
     source = open_source(dataset, order.folder)
     if not isinstance(source, HeldArrays):
-        return _KeptData(pipeline=source.pipeline)
+        return source.pipeline
     if order.device.kind == "gpu" or stands_in:
-        return _KeptData(arrays=source.arrays)
-    return _KeptData(pipeline=tf.data.Dataset.from_tensor_slices(source.arrays))
+        return source
+    return tf.data.Dataset.from_tensor_slices(source.arrays)

@@ -11,10 +11,10 @@ import tensorflow as tf
 from oomtune.domain import PythonData
 from oomtune.errors import DataUnreadable
 from oomtune.worker.build.user_code import load, required_by
-from oomtune.worker.data.arrays import check_sample_counts, checked_array, held_source
+from oomtune.worker.data.arrays import check_sample_counts, checked_array
 from oomtune.worker.data.nesting import mapped, parts
 from oomtune.worker.data.samples import Checker, RawSample, checked_samples
-from oomtune.worker.data.source import SIDES, Bounds, Source, Stream
+from oomtune.worker.data.source import SIDES, Bounds, HeldArrays, Source, Stream
 from oomtune.worker.data.tf_pipelines import axes_of, elements, pipeline_stream
 
 _KEY = "dataset.python"
@@ -33,10 +33,10 @@ def python_source(data: PythonData, folder: str, bounds: Bounds) -> Source:
     if not isinstance(returned, tuple | list) or len(returned) not in (2, len(SIDES)):
         raise DataUnreadable(f"{_KEY}: {name} returned {_describe(returned)}", hint=_EXPECTED)
     arrays = tuple(_side(side, nest, name) for side, nest in zip(SIDES, returned, strict=False))
+    check_sample_counts(arrays, name, _KEY)
     if any(isinstance(array, tf.RaggedTensor) for array in parts(arrays).values()):
-        check_sample_counts(arrays, name=name, key=_KEY, array_names={})
         return _pipeline_source(tf.data.Dataset.from_tensor_slices(arrays), name, bounds)
-    return held_source(arrays, name=name, key=_KEY)
+    return HeldArrays(arrays=arrays)
 
 
 def _call(function: Callable[..., Any], name: str) -> Any:

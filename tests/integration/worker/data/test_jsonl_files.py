@@ -133,7 +133,7 @@ def test_a_sample_is_as_long_as_its_longest_part_and_the_longest_of_each_part_is
     [
         ('{"x": [1], "y": 1}\n{"x": [1], "y"', "a.jsonl:2: the last line is cut short"),
         ('{"x": [1], "y": 1}\nhello\n', "a.jsonl:2: not JSON"),
-        ("[1, 2]\n", "a.jsonl:1: expected a JSON object, result [1, 2]"),
+        ("[1, 2]\n", "a.jsonl:1: expected a JSON object, found [1, 2]"),
         ('{"xx": [1], "y": 1}\n', "a.jsonl:1 has no field 'x' (dataset.jsonl.inputs) | did you mean 'xx'?"),
         ('{"x": [1.0, NaN], "y": 1}\n', "a.jsonl:1: 'x' is NaN (dataset.jsonl.inputs)"),
         ('{"x": [1], "y": Infinity}\n', "a.jsonl:1: 'y' is infinite (dataset.jsonl.targets)"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from oomtune.domain import (
     Budget,
@@ -23,6 +24,7 @@ from oomtune.domain import (
 )
 from oomtune.worker.data import trial_batch, worst_samples
 from oomtune.worker.data.scan import scan
+from oomtune.worker.data.source import HeldArrays
 from tests.support.cli import Cli
 
 
@@ -37,7 +39,7 @@ from tests.support.cli import Cli
 def test_arrays_take_host_memory_beside_a_card_and_device_memory_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Device, in_host_memory: bool
 ) -> None:
-    monkeypatch.setattr(trial_batch, "_kept_data", [])
+    monkeypatch.setattr(trial_batch, "_resident_data", [])
     np.savez(tmp_path / "a.npz", x=np.zeros((10, 3), "float32"), y=np.zeros(10, "float32"))
     dataset = NpzData(paths=("a.npz",), inputs="x", targets="y")
     result, samples = scan(dataset, str(tmp_path), lambda count, share: None)
@@ -55,11 +57,13 @@ def test_arrays_take_host_memory_beside_a_card_and_device_memory_otherwise(
     )
     inputs, targets = next(iter(trial_batch.pipeline(order, Candidate(batch_size=4))))
     assert (inputs.shape, targets.shape) == ((4, 3), (4,))
-    (kept,) = trial_batch._kept_data
-    assert (kept.arrays is not None, kept.pipeline is None) == (in_host_memory, in_host_memory)
+    (resident,) = trial_batch._resident_data
     if in_host_memory:
-        assert isinstance(kept.arrays[0], np.ndarray)
-        assert kept.arrays[0].shape == (10, 3)
+        assert isinstance(resident, HeldArrays)
+        assert isinstance(resident.arrays[0], np.ndarray)
+        assert resident.arrays[0].shape == (10, 3)
+    else:
+        assert isinstance(resident, tf.data.Dataset)
 
 
 def test_a_probe_leaves_nothing_in_the_temporary_folder(cli: Cli, spec_file: Callable[..., Path]) -> None:

@@ -99,7 +99,7 @@ def test_a_function_may_return_a_pipeline_or_arrays(
         first = source.arrays
     else:
         assert source.pipeline is not None, "training runs it"
-        first = next(iter(source.samples))
+        first, _ = next(iter(source.samples))
     assert all(array.dtype.kind != "O" for array in first if not isinstance(array, dict)), "nothing is pickled"
 
 
