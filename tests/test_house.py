@@ -155,7 +155,12 @@ def test_a_whole_probe_leaves_the_parent_without_tensorflow() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-PRIVATE = {"keras.src": "oomtune.keras.private_keras", "tensorflow.python": "oomtune.keras.private_tensorflow"}
+PRIVATE = {
+    "keras.src": "oomtune.keras.private_keras",
+    "tensorflow.python": "oomtune.keras.private_tensorflow",
+    "typer.core": "oomtune.cli.private_typer",
+    "typer._": "oomtune.cli.private_typer",
+}
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))

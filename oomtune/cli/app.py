@@ -1,4 +1,4 @@
-"""The command line: wires the commands, and turns every ending into words and an exit code."""
+"""`oomtune`: the list of commands, and `main`, which turns every ending into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ import sys
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 
 from oomtune import __version__
 from oomtune.cli import check, diagnose, doctor, explain, guide, init, probe, report, schema
-from oomtune.cli.completion import shell_set_up
-from oomtune.cli.streams import be_patient, to_nowhere
-from oomtune.cli.typer_classes import Command, Commands
+from oomtune.cli.private_typer import (
+    PROGRAM,
+    SHELLS,
+    Command,
+    CommandGroup,
+    TyperError,
+    completion_script,
+    current_shell,
+    install_completion,
+)
+from oomtune.cli.streams import discard, make_streams_last, print_problem
 from oomtune.errors import (
     INTERRUPTED,
     EnvironmentProblem,
@@ -30,92 +38,114 @@ from oomtune.errors import (
     UsageProblem,
 )
 
-# The base of Typer's own errors. It has a public name only from Typer 0.29 on.
-_TYPER_ERROR: type[Any] = typer.BadParameter.__mro__[2]
-
 app = typer.Typer(
-    name="oomtune",
-    cls=Commands,
+    name=PROGRAM,
+    cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # rich's help is half of the time that --help takes
+    rich_markup_mode=None,  # rich's help takes half of the time of --help
     add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("probe", cls=Command, short_help="Find the largest configuration that trains.")(probe.command)
-app.command("explain", cls=Command, short_help="Where the memory goes, and what each remedy would save.")(
-    explain.command
-)
-app.command("check", cls=Command, short_help="Does this config still fit? One verdict, for CI.")(check.command)
-app.command("diagnose", cls=Command, short_help="Read a crash log: out of memory or not, and what to do.")(
-    diagnose.command
-)
-app.command("report", cls=Command, short_help="Draw a finished probe again; list, compare, clean up.")(report.command)
-app.command("doctor", cls=Command, short_help="Show the hardware and limits of this machine.")(doctor.command)
-app.command("init", cls=Command, short_help="Write a commented starter spec.")(init.command)
-app.command("schema", cls=Command, short_help="Print the JSON Schema of a spec, or say what is wrong with specs.")(
-    schema.command
-)
-app.command("guide", cls=Command, short_help="Read the manual: search, data, scripts, CI and more.")(guide.command)
+for name, function, short_help in (
+    ("probe", probe.command, "Find the largest configuration that trains."),
+    ("check", check.command, "Check that a config still fits, for CI."),
+    ("explain", explain.command, "Measure where the memory goes and what would save some."),
+    ("diagnose", diagnose.command, "Read a crash log: was it memory, and what to do."),
+    ("report", report.command, "Show, list, compare and remove past probes."),
+    ("doctor", doctor.command, "Show the hardware, TensorFlow and limits of this machine."),
+    ("init", init.command, "Write a commented spec to start from."),
+    ("schema", schema.command, "Print the JSON Schema of a spec, or validate specs."),
+    ("guide", guide.command, "Read the manual."),
+):
+    app.command(name, cls=Command, short_help=short_help)(function)
 
 
-def _version(context: typer.Context, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:  # a shell that completes what comes after it asks too
-        print(f"oomtune {__version__}")
+def _print_version(context: typer.Context, is_given: bool) -> None:
+    if is_given and not context.resilient_parsing:  # a shell parses too when it completes what follows
+        print(f"{PROGRAM} {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
 ) -> None:
     """Find the largest batch size, sequence length and precision that train without running out of memory.
 
     \b
     Examples:
-      oomtune init model.yaml          write a spec to begin with
+      oomtune init model.yaml          write a spec to start from
       oomtune probe model.yaml         find what fits, write model.tuned.yaml
       oomtune check model.tuned.yaml   does it still fit?
       oomtune diagnose train.log       why did it crash?
+      oomtune guide                    read the manual
 
-    Each command has its own --help.
+    Run `oomtune COMMAND --help` for the options of a command.
     """
 
 
 def main() -> NoReturn:
     """Run the command line and exit with the verdict's code."""
-    # A polite kill is an interruption like Ctrl-C: workers end, the ledger is kept.
+    # A polite kill is an interruption like Ctrl-C: the workers end and the ledger is kept.
     signal.signal(signal.SIGTERM, _interrupt)
-    be_patient()
+    make_streams_last()
     try:
         code = _run()
-    except _TYPER_ERROR as error:
-        code = fail(UsageProblem(error.format_message(), hint=f"see: oomtune{_known_command()} --help"))
+    except TyperError as error:
+        code = _fail(UsageProblem(error.format_message(), hint=f"see: oomtune{_registered_command()} --help"))
     except (typer.Abort, KeyboardInterrupt):
-        code = interrupted()
+        code = _fail_as_interrupted()
     except OomtuneError as error:
-        code = fail(error)
-    except Exception as error:  # noqa: BLE001 - the last resort: a bug of ours still gets its words and its exit code
-        code = fail(_bug(error))
+        code = _fail(error)
+    except Exception as error:  # noqa: BLE001 - the last resort: a bug of ours still gets a message and its exit code
+        code = _fail(_bug(error))
     sys.exit(code)
 
 
 def _run() -> int:
-    """Run the command that was asked for; an answer that nobody can receive is not an answer."""
-    set_up = shell_set_up(sys.argv[1:])
+    """Run the command and return its exit code. Raise if the answer can't be written."""
     try:
-        if set_up is not None:
-            print(set_up)
-        code = 0 if set_up is not None else app(prog_name="oomtune", standalone_mode=False)
+        code = _set_up_completion(sys.argv[1:])
+        if code is None:
+            code = app(prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and error.filename is None:  # only asking where we are names no file
-            raise EnvironmentProblem("the current folder was removed", hint="change to one that is there") from None
+        if isinstance(error, FileNotFoundError) and error.filename is None:  # only getcwd fails without a file name
+            raise EnvironmentProblem("the current folder was removed", hint="change to an existing folder") from None
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF):
             raise
-        to_nowhere(sys.stdout.fileno())
+        discard(sys.stdout.fileno())
         raise OutputNotWritable(f"the answer can't be written to stdout: {error.strerror}") from None
     return code if isinstance(code, int) else 0
+
+
+def _set_up_completion(words: list[str]) -> int | None:
+    """Show or install shell completion, and return 0; return None for any other command line.
+
+    Typer's own options take no name of a shell; these also work with one.
+    """
+    match words:
+        case ["--show-completion" as flag, *shell] if len(shell) < 2:
+            print(completion_script(_shell(flag, shell)))
+            return 0
+        case ["--install-completion" as flag, *shell] if len(shell) < 2:
+            name = _shell(flag, shell)
+            try:
+                path = install_completion(name)
+            except OSError as error:
+                raise OutputNotWritable(f"{error.filename} can't be written: {error.strerror}") from None
+            print(f"installed {name} completion in {path}; it works in new shells")
+            return 0
+    return None
+
+
+def _shell(flag: str, named: list[str]) -> str:
+    shell = named[0] if named else current_shell()
+    if shell in SHELLS:
+        return shell
+    message = f"{flag} {shell}: unknown shell" if named else f"{flag}: can't complete in {shell or 'an unknown shell'}"
+    raise UsageProblem(message, hint=f"name one: {', '.join(SHELLS)}")
 
 
 def _bug(error: Exception) -> OomtuneError:
@@ -123,61 +153,47 @@ def _bug(error: Exception) -> OomtuneError:
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     if "OOMTUNE_DEBUG" in os.environ:
         traceback.print_exception(error)
-    return OomtuneError(
-        f"a bug in oomtune: {type(error).__name__}: {error}",
-        where=where,
-        hint="set OOMTUNE_DEBUG=1 to see the traceback, and report it" + ("; the ledger is kept" * _probes()),
-    )
+    hint = "set OOMTUNE_DEBUG=1 to see the traceback, and report it"
+    message = f"a bug in oomtune: {type(error).__name__}: {error}"
+    return OomtuneError(message, where=where, hint=hint + ("; the ledger is kept" if _command() == "probe" else ""))
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _words() -> list[str]:
-    """What was said to oomtune; what comes after `--` is said to a script."""
+def _own_words() -> list[str]:
+    """Return the words before `--`; those after it are for a script."""
     words = sys.argv[1:]
     return words[: words.index("--")] if "--" in words else words
 
 
 def _command() -> str:
-    """The command that was meant, as far as the words tell."""
-    return next((word for word in _words() if not word.startswith("-")), "")
+    """Return the first word that is no flag, known or not."""
+    return next((word for word in _own_words() if not word.startswith("-")), "")
 
 
-def _probes() -> bool:
-    """Is it the command that keeps a ledger?"""
-    return _command() == "probe"
+def _registered_command() -> str:
+    return f" {_command()}" if any(each.name == _command() for each in app.registered_commands) else ""
 
 
-def _known_command() -> str:
-    return f" {_command()}" if any(known.name == _command() for known in app.registered_commands) else ""
-
-
-def interrupted() -> int:
-    error = OomtuneError("interrupted", hint="the ledger is kept; the same command goes on from there" * _probes())
+def _fail_as_interrupted() -> int:
+    hint = "the ledger is kept; run the same command to continue" if _command() == "probe" else ""
+    error = OomtuneError("interrupted", hint=hint)
     error.code = "interrupted"
-    _tell(error, INTERRUPTED)
-    return INTERRUPTED
+    return _fail(error, INTERRUPTED)
 
 
-def fail(error: OomtuneError) -> int:
-    _tell(error, error.exit_code)
-    return error.exit_code
-
-
-def _tell(error: OomtuneError, exit_code: int) -> None:
-    """The error on stderr, and as the one JSON document when that was asked for."""
-    if isinstance(error, TrialCrashed):
-        print(error.traceback, end="", file=sys.stderr)  # the user's own code's
-    for line in str(error).splitlines():
-        print(f"oomtune: {line}", file=sys.stderr)
+def _fail(error: OomtuneError, exit_code: int | None = None) -> int:
+    """Print the error on stderr, and as the JSON document with `--json`. Return the exit code."""
+    code = error.exit_code if exit_code is None else exit_code
+    message = str(error)
     if isinstance(error, SpecProblem) and len(error.problems) > 1:
-        print(f"oomtune: {len(error.problems)} problems in all", file=sys.stderr)
-    for line in error.hint.splitlines():
-        print(f"  {line}", file=sys.stderr)
-    if "--json" in _words():
+        message += f"\n{len(error.problems)} problems in total"
+    print_problem(message, hint=error.hint, traceback=error.traceback if isinstance(error, TrialCrashed) else "")
+    if "--json" in _own_words():
         from oomtune.report.json_document import error_document
 
         with contextlib.suppress(OSError):  # stdout may be what failed
-            print(json.dumps(error_document(_command(), exit_code, error)), flush=True)
+            print(json.dumps(error_document(_command(), code, error)), flush=True)
+    return code

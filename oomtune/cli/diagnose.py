@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from oomtune.cli import options
+from oomtune.cli.streams import facts_table, stdout_console
 from oomtune.errors import UsageProblem
 
 if TYPE_CHECKING:
     from oomtune.diagnosis import Diagnosis
     from oomtune.diagnosis.remedy import Remedy
 
-Log = Annotated[
-    str, typer.Argument(metavar="LOG", help="The log of a run that failed; - is stdin.", show_default=False)
-]
-
-
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="What happened, without what to do.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="The whole line, and what the log does not tell.")]
+Log = Annotated[str, typer.Argument(metavar="LOG", help="The log of a failed run; - is stdin.", show_default=False)]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show what happened, not what to do.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show the whole line, and what the log leaves open.")]
 
 
 def command(
@@ -32,7 +29,9 @@ def command(
     verbose: Verbose = False,
     no_color: options.NoColor = False,
 ) -> int:
-    """Read a crash log of any TensorFlow: out of memory or not, which tensor and op, how full it was, what to do.
+    """Read a crash log: was it memory, which tensor and op, how full was the allocator, and what to do.
+
+    Understands the logs of any TensorFlow version.
 
     \b
     Examples:
@@ -40,7 +39,7 @@ def command(
       python train.py 2>&1 | oomtune diagnose -
       zcat train.log.gz | oomtune diagnose - --json
 
-    Exit codes: 0 it ran out of memory, 3 it failed for another reason, 2 there is no failure in the log.
+    Exit codes: 0 it ran out of memory, 2 bad usage or no failure in the log, 3 it failed for another reason.
     """
     from oomtune.commands.diagnose import diagnose_file, diagnose_stream
 
@@ -50,7 +49,7 @@ def command(
 
         print(json.dumps(diagnosis_document(read.diagnosis, read.remedies, read.exit_code)))
     else:
-        _show(read.diagnosis, [] if quiet else read.remedies, verbose=verbose, no_color=no_color)
+        _print_diagnosis(read.diagnosis, [] if quiet else read.remedies, verbose=verbose, no_color=no_color)
     return read.exit_code
 
 
@@ -60,25 +59,21 @@ def _stdin() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _show(found: Diagnosis, advice: Iterable[Remedy], *, verbose: bool, no_color: bool) -> None:
-    from rich.table import Table
+def _print_diagnosis(diagnosis: Diagnosis, remedies: Iterable[Remedy], *, verbose: bool, no_color: bool) -> None:
     from rich.text import Text
 
     from oomtune.report.terminal import diagnosis_rows, diagnosis_sentence
 
-    console = options.console_for("stdout", no_color=no_color)
-    console.print(Text(diagnosis_sentence(found), style="bold red" if found.is_memory else "bold"))
-    if found.line:
-        table = Table(box=None, show_header=False, padding=(0, 1))
-        table.add_column(style="dim", no_wrap=True)
-        table.add_column()
-        for name, value in diagnosis_rows(found, with_unknown=verbose):
-            table.add_row(name, Text(value))
+    console = stdout_console(no_color=no_color)
+    console.print(Text(diagnosis_sentence(diagnosis), style="bold red" if diagnosis.is_memory else "bold"))
+    if diagnosis.line:
         console.print()
-        console.print(table)
-    for number, remedy in enumerate(advice, 1):
-        console.print(Text(f"\nWhat to do:\n {number}. {remedy.what}" if number == 1 else f" {number}. {remedy.what}"))
-        # One line to paste into a spec; what is behind the # is for a spec that has such a section.
+        console.print(facts_table(diagnosis_rows(diagnosis, with_unknown=verbose)))
+    for number, remedy in enumerate(remedies, 1):
+        if number == 1:
+            console.print(Text("\nWhat to do:"))
+        console.print(Text(f" {number}. {remedy.what}"))
+        # One line to paste into a spec; the comment is for a spec that has such a section already.
         spec = f"{remedy.spec_line}  # or: {remedy.set_flag}" if remedy.key else ""
         for line, style in ((spec, "green"), (remedy.code, "cyan")):
             if line:

@@ -1,23 +1,23 @@
-"""`oomtune doctor`: what hardware, TensorFlow and limits are here, and what would stop a probe."""
+"""`oomtune doctor`: what hardware, TensorFlow and limits this machine has, and what would stop a probe."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import Annotated
 
 import typer
 
 from oomtune.cli import options
+from oomtune.cli.streams import facts_table, print_document, stderr_console, stdout_console
 
 Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set", metavar="KEY=VALUE", show_default=False,
-        help="As if the spec's section device had this entry. Repeatable.",
+        help="Assume this entry in the spec's device section. Repeatable.",
     ),
 ]  # fmt: skip
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also what is not set, and the system below.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also show unset variables and the operating system.")]
 
 
 def command(
@@ -39,36 +39,24 @@ def command(
       oomtune doctor --like T4
       oomtune doctor --memory-limit 8GiB --json
 
-    Exit codes: 0 a probe can run here, 5 something would stop it.
+    Exit codes: 0 a probe can run here, 2 bad usage, 5 something would stop a probe.
     """
     from oomtune.commands.doctor import device_request, examine_machine
 
-    memory_limit, like = options.one_limit(context, memory_limit, like)
+    memory_limit, like = options.choose_limit(context, memory_limit, like)
     request = device_request(device, memory_limit, like, settings or ())
-    console = options.console_for("stderr", no_color=no_color)
-    with contextlib.nullcontext() if quiet else console.status("asking TensorFlow what it sees"):
+    progress = stderr_console(no_color=no_color)
+    with contextlib.nullcontext() if quiet else progress.status("asking TensorFlow for devices"):
         checkup = examine_machine(request, verbose=verbose)
     if as_json:
-        from oomtune.report.json_document import json_document
-
         facts = [{"name": name, "value": value} for name, value in checkup.facts]
         verdict = "ready" if checkup.can_probe else "not_ready"
-        print(
-            json.dumps(
-                json_document("doctor", checkup.exit_code, verdict, {"facts": facts, "summary": checkup.summary})
-            )
-        )
+        print_document("doctor", verdict, exit_code=checkup.exit_code, facts=facts, summary=checkup.summary)
     else:
-        from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, show_header=False, padding=(0, 1))
-        table.add_column(style="dim", no_wrap=True)
-        table.add_column()
-        for name, value in checkup.facts:
-            table.add_row(name, Text(value))
-        console = options.console_for("stdout", no_color=no_color)
-        console.print(table)
+        console = stdout_console(no_color=no_color)
+        console.print(facts_table(checkup.facts))
         console.print()
         console.print(Text(checkup.summary))
     return checkup.exit_code

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from oomtune.cli import options
-
-if TYPE_CHECKING:
-    from oomtune.commands.explain import ExplainObserver
+from oomtune.cli.streams import stdout_console
 
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec or a tuned config, a YAML file.")]
 BatchSize = Annotated[
@@ -38,9 +34,9 @@ def command(
     verbose: options.Verbose = False,
     no_color: options.NoColor = False,
 ) -> int:
-    """Show where the memory of a model goes, how it grows, and what each remedy would save, all measured.
+    """Measure where the memory of a model goes, how it grows, and what each remedy would save.
 
-    A tuned config is explained at its answer; any other spec at a batch that takes about half of the budget.
+    Explains a tuned config at its answer, and any other spec at a batch that takes about half of the budget.
 
     \b
     Examples:
@@ -48,13 +44,14 @@ def command(
       oomtune explain model.tuned.yaml --json
       oomtune explain model.yaml --batch-size 64 --memory-limit 2GiB
 
-    Exit codes: 0 explained, 2 bad spec, 3 nothing fits, 5 the environment, 6 the model or data is broken,
+    Exit codes: 0 explained, 2 bad usage or spec, 3 nothing fits, 5 the environment, 6 the model or data is broken,
     130 interrupted.
     """
+    from oomtune.cli.screen import explain_screen
     from oomtune.commands.explain import ExplainOptions, run_explain
 
-    memory_limit, like = options.one_limit(context, memory_limit, like)
-    wanted = ExplainOptions(
+    memory_limit, like = options.choose_limit(context, memory_limit, like)
+    explain_options = ExplainOptions(
         device=device,
         memory_limit=memory_limit,
         like=like,
@@ -62,8 +59,8 @@ def command(
         batch_size=batch_size,
         sequence_length=sequence_length,
     )
-    with _screen(quiet=quiet, verbose=verbose, no_color=no_color) as observer:
-        explanation = run_explain(spec, wanted, observer)
+    with explain_screen(quiet=quiet, verbose=verbose, no_color=no_color) as observer:
+        explanation = run_explain(spec, explain_options, observer)
     if as_json:
         from oomtune.report.json_document import explanation_document
 
@@ -71,22 +68,5 @@ def command(
     else:
         from oomtune.report.terminal import print_explanation
 
-        print_explanation(options.console_for("stdout", no_color=no_color), explanation)
+        print_explanation(stdout_console(no_color=no_color), explanation)
     return 0
-
-
-@contextlib.contextmanager
-def _screen(*, quiet: bool, verbose: bool, no_color: bool) -> Iterator[ExplainObserver]:
-    if quiet:
-        from oomtune.commands.explain import SilentExplainObserver
-
-        yield SilentExplainObserver()
-        return
-    from oomtune.cli.explain_screen import ExplainLines, ExplainStatus
-
-    console = options.console_for("stderr", no_color=no_color)
-    if console.is_terminal and not verbose:
-        with ExplainStatus(console) as screen:
-            yield screen
-    else:
-        yield ExplainLines(console, details=verbose)

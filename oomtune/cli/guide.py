@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import sys
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from oomtune.cli import completion, options
+from oomtune.cli import options
+from oomtune.cli.streams import facts_table, print_document, stdout_console
 from oomtune.errors import UsageProblem
 
 PAGES = Path(__file__).parents[1] / "guide"
@@ -21,13 +21,18 @@ TOPICS = (
 )  # fmt: skip
 _READABLE_COLUMNS = 100
 
+
+def complete_topics(incomplete: str) -> list[str]:
+    return options.matching(incomplete, TOPICS)
+
+
 Topic = Annotated[
     str | None,
     typer.Argument(
         metavar="TOPIC",
         help="The page to read; lists the topics if omitted.",
         show_default=False,
-        autocompletion=completion.topics,
+        autocompletion=complete_topics,
     ),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="List only the names of the topics.")]
@@ -65,22 +70,21 @@ def command(
 def _list_topics(*, as_json: bool, quiet: bool, no_color: bool) -> None:
     if as_json:
         topics = [{"topic": topic, "summary": _summary(topic)} for topic in TOPICS]
-        print(_document("listed", topics=topics))
+        print_document("guide", "listed", topics=topics)
     elif quiet:
         print(*TOPICS, sep="\n")
     else:
-        table = options.facts_table((topic, _summary(topic)) for topic in TOPICS)
-        console = options.console_for("stdout", no_color=no_color)
-        console.print(table)
+        console = stdout_console(no_color=no_color)
+        console.print(facts_table((topic, _summary(topic)) for topic in TOPICS))
         console.print("\nRead one with: oomtune guide TOPIC")
 
 
 def _show_page(topic: str, *, as_json: bool, no_color: bool) -> None:
     text = _path(topic).read_text(encoding="utf-8")
     if as_json:
-        print(_document("shown", topic=topic, text=text))
+        print_document("guide", "shown", topic=topic, text=text)
         return
-    console = options.console_for("stdout", no_color=no_color)
+    console = stdout_console(no_color=no_color)
     if not console.is_terminal:
         print(text, end="")
         return
@@ -116,9 +120,3 @@ def _without_link(link: re.Match[str]) -> str:
     is_page = path.parent == Path()
     name, target = (path.stem, f"oomtune guide {path.stem}") if is_page else (path.name, link[2].replace("../", ""))
     return f"`{target}`" if text == name else f"{text} (`{target}`)"
-
-
-def _document(verdict: str, **entries: object) -> str:
-    from oomtune.report.json_document import json_document
-
-    return json.dumps(json_document("guide", 0, verdict, entries))

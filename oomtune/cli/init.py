@@ -1,8 +1,7 @@
-"""`oomtune init [SPEC]`: write a commented starter spec that probes as it is."""
+"""`oomtune init [SPEC]`: write a commented spec to start from."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,20 +9,19 @@ from typing import Annotated
 import typer
 
 from oomtune.cli import options
+from oomtune.cli.streams import print_document
 from oomtune.errors import UsageProblem
 
 Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="SPEC|SOURCE", show_default=False,
-        help="The spec to write; and what to make it from: a .keras file, module:function, or a script.",
+        help="The spec to write, and what to make it from: a .keras file, module:function, or a script.",
     ),
 ]  # fmt: skip
-
-
-Force = Annotated[bool, typer.Option("--force", help="Overwrite a spec that is there.")]
-AllowCode = Annotated[bool, typer.Option("--allow-code", help="Run the code in a saved model: only if you trust it.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing when all is well.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing spec.")]
+AllowCode = Annotated[bool, typer.Option("--allow-code", help="Run the code in a saved model; only if you trust it.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing if the spec was written.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also show the spec, on stderr.")]
 
 
@@ -34,10 +32,12 @@ def command(
     as_json: options.Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    no_color: options.NoColor = False,  # noqa: ARG001 - it has none
+    no_color: options.NoColor = False,  # noqa: ARG001 - accepted everywhere, and nothing here has colours
 ) -> int:
-    """Write a commented starter spec: for a saved model, for a function that builds one, for a training script, or
-    for a small model to begin with. Shapes and types are filled in as far as they can be seen.
+    """Write a commented spec to start from.
+
+    Describes a saved model, a function that builds one, a training script, or a small example model. Shapes and types
+    are filled in where they can be determined.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def command(
     """
     from oomtune.commands.init import write_starter_spec
 
-    spec, source = _told(words or [])
+    spec, source = _spec_and_source(words or [])
     starter = write_starter_spec(spec, source, force=force, allow_code=allow_code)
     if starter.unset:
         names = ", ".join(starter.unset)
@@ -58,22 +58,24 @@ def command(
     if verbose:
         print(starter.text, end="", file=sys.stderr)
     if as_json:
-        from oomtune.report.json_document import json_document
-
-        print(json.dumps(json_document("init", 0, "written", {"spec_path": str(spec), "source": source})))
+        print_document("init", "written", spec_path=str(spec), source=source)
     elif not quiet:
         print(f"wrote {spec}; probe it with: oomtune probe {spec}")
     return 0
 
 
-def _told(words: list[str]) -> tuple[Path, str | None]:
-    """The spec to write and what to make it from, in whichever order they were given."""
+def _spec_and_source(words: list[str]) -> tuple[Path, str | None]:
+    """Return the spec to write and what to make it from, in whichever order they were given."""
     specs = [word for word in words if word.endswith((".yaml", ".yml"))]
     sources = [word for word in words if word not in specs]
     if len(specs) > 1 or len(sources) > 1:
         raise UsageProblem("expected at most one spec and one source", hint="see: oomtune init --help")
     source = sources[0] if sources else None
-    stem = "model" if source is None else Path(source.partition(":")[0].rpartition(".")[2]).stem
-    if source is not None and ":" not in source:
-        stem = Path(source).stem
-    return Path(specs[0] if specs else f"{stem}.yaml"), source
+    return Path(specs[0] if specs else f"{_stem(source)}.yaml"), source
+
+
+def _stem(source: str | None) -> str:
+    if source is None:
+        return "model"
+    module, colon, _ = source.partition(":")
+    return module.rpartition(".")[2] if colon else Path(source).stem

@@ -1,28 +1,29 @@
-"""`oomtune report LEDGER`: draw a finished probe again; list, compare and clean up what probes have kept."""
+"""`oomtune report LEDGER`: show a past probe again; list, compare and remove past probes."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oomtune.cli import options
+from oomtune.cli.streams import print_document, stdout_console
 from oomtune.errors import UsageProblem
 
 if TYPE_CHECKING:
     from oomtune.domain import ProbeResult
 
-_OLD = "30d"
+_DEFAULT_AGE = "30d"
 
 Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="LEDGER", show_default=False,
-        help="A ledger, a spec, tuned config or script that was probed, or a spec's name; with --list and --clean, "
-        "the folder or spec whose probes are meant.",
+        help="A ledger, a probed spec, tuned config or script, or a spec's name. With --list and --clean, a folder or "
+        "a spec whose probes are meant.",
     ),
 ]  # fmt: skip
 Files = Annotated[
@@ -32,17 +33,17 @@ Files = Annotated[
         help="Write this file: .html, .md, .xml (JUnit), .csv or .json. Repeatable.",
     ),
 ]  # fmt: skip
-List = Annotated[bool, typer.Option("--list", help="List the probes that were kept.")]
-Compare = Annotated[bool, typer.Option("--compare", help="Say what changed from one LEDGER to another.")]
-Clean = Annotated[bool, typer.Option("--clean", help="Remove old ledgers, and what was kept beside them.")]
+List = Annotated[bool, typer.Option("--list", help="List past probes.")]
+Compare = Annotated[bool, typer.Option("--compare", help="Show what changed from one LEDGER to another.")]
+Clean = Annotated[bool, typer.Option("--clean", help="Remove old ledgers and what belongs to them.")]
 OlderThan = Annotated[
     str | None,
     typer.Option(
-        "--older-than", metavar="TIME", show_default=False, help=f"What is old, for --clean: {_OLD} if unsaid."
+        "--older-than", metavar="TIME", show_default=False, help=f"What --clean removes.  [default: {_DEFAULT_AGE}]"
     ),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only the answer: no trials; of a list, only the paths.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also why each trial ended as it did.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Leave out the trials; list only paths.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also show why trials failed; list the specs.")]
 
 
 def command(
@@ -59,71 +60,71 @@ def command(
     verbose: Verbose = False,
     no_color: options.NoColor = False,
 ) -> int:
-    """Draw a probe again, whether it finished, failed or was interrupted: HTML, Markdown, JUnit, CSV, JSON.
+    """Show a past probe again, whether it finished, failed or was interrupted.
 
-    Without -o the answer is printed. Ledgers lie in .oomtune/ beside the spec where that folder exists, else in the
-    user's state folder.
+    Prints the answer, or writes files with -o. Ledgers are in .oomtune/ beside the spec if that folder exists, else in
+    the user's state folder.
 
     \b
     Examples:
-      oomtune report model.yaml                  print it again
-      oomtune report model.yaml -o out.html      a page to look at
-      oomtune report --list configs/             what was kept of specs there
-      oomtune report --compare A.jsonl B.jsonl   what changed between two
-      oomtune report --clean --older-than 7d     remove what is older
-      oomtune report --clean configs/            the same, of specs there alone
+      oomtune report model.yaml                  print the last probe
+      oomtune report model.yaml -o out.html      write a page
+      oomtune report --list configs/             list probes of specs there
+      oomtune report --compare A.jsonl B.jsonl   show what changed
+      oomtune report --clean --older-than 7d     remove older ledgers
+      oomtune report --clean configs/            only those of specs there
 
-    Exit codes: 0 shown, 2 there is no such probe, 5 a file can't be written.
+    Exit codes: 0 shown, 2 bad usage or no such probe, 5 a file can't be written.
     """
-    named = words or []
-    _refuse(named, listed=listed, compare=compare, clean=clean)
+    names = words or []
+    _check_usage(names, listed=listed, compare=compare, clean=clean)
     if (listed or compare or clean) and (output or tensorboard is not None):
-        raise UsageProblem("-o and --tensorboard draw one probe", hint="leave them out, or give one LEDGER alone")
+        raise UsageProblem("-o and --tensorboard need one LEDGER", hint="leave them out, or give one LEDGER alone")
     if older_than is not None and not clean:
-        raise UsageProblem("--older-than says what --clean removes", hint="add --clean, or leave it out")
+        raise UsageProblem("--older-than needs --clean", hint="add --clean, or leave it out")
     if listed:
-        _list(named, as_json=as_json, quiet=quiet, verbose=verbose, no_color=no_color)
+        _list_probes(names, as_json=as_json, quiet=quiet, verbose=verbose, no_color=no_color)
     elif clean:
-        _clean(named, older_than or _OLD, as_json=as_json, quiet=quiet)
+        _clean(names, older_than or _DEFAULT_AGE, as_json=as_json, quiet=quiet)
     elif compare:
-        _compare(named[0], named[1], as_json=as_json, no_color=no_color)
+        _compare(names[0], names[1], as_json=as_json, no_color=no_color)
     else:
-        finished = _drawn(named[0], output or [], tensorboard, force=force, as_json=as_json)
-        if not (as_json or output or tensorboard):
-            _print(finished, quiet=quiet, verbose=verbose, no_color=no_color)
+        result = _write_files(names[0], output or [], tensorboard, force=force)
+        if as_json:
+            from oomtune.report.json_document import report_document
+
+            print(json.dumps(report_document(result)))
+        elif not (output or tensorboard):
+            _print_probe(result, quiet=quiet, verbose=verbose, no_color=no_color)
     return 0
 
 
-def _refuse(named: list[str], *, listed: bool, compare: bool, clean: bool) -> None:
-    """Raise for words that do not belong together."""
+def _check_usage(names: list[str], *, listed: bool, compare: bool, clean: bool) -> None:
     if listed + compare + clean > 1:
-        raise UsageProblem("--list, --compare and --clean do different things", hint="keep one of them")
-    expected = (2,) if compare else (0, 1) if listed or clean else (1,)
-    if len(named) not in expected:
-        wanted = "two LEDGERs" if compare else "at most one folder or spec" if listed or clean else "one LEDGER"
-        raise UsageProblem(f"expected {wanted}, got {len(named)}", hint="see which there are: oomtune report --list")
+        raise UsageProblem("--list, --compare and --clean exclude each other", hint="keep one of them")
+    allowed = (2,) if compare else (0, 1) if listed or clean else (1,)
+    if len(names) not in allowed:
+        expected = "two LEDGERs" if compare else "at most one folder or spec" if listed or clean else "one LEDGER"
+        raise UsageProblem(f"expected {expected}, got {len(names)}", hint="list past probes: oomtune report --list")
 
 
-def _drawn(word: str, files: list[Path], tensorboard: Path | None, *, force: bool, as_json: bool) -> ProbeResult:
+def _write_files(name: str, paths: list[Path], tensorboard: Path | None, *, force: bool) -> ProbeResult:
     from oomtune.commands.report import find_probe, probe_files
-    from oomtune.report.json_document import report_document
 
-    outputs = probe_files(files, tensorboard)
-    outputs.check(force=force)
-    finished = find_probe(word, Path.cwd())
-    outputs.write(finished)
-    if as_json:
-        print(json.dumps(report_document(finished.result)))
+    files = probe_files(paths, tensorboard)
+    files.check(force=force)
+    finished = find_probe(name, Path.cwd())
+    files.write(finished)
     return finished.result
 
 
-def _print(result: ProbeResult, *, quiet: bool, verbose: bool, no_color: bool) -> None:
+def _print_probe(result: ProbeResult, *, quiet: bool, verbose: bool, no_color: bool) -> None:
     from rich.text import Text
 
     from oomtune.report.answer import verdict_words
     from oomtune.report.terminal import print_answer, trial_table
 
-    console = options.console_for("stdout", no_color=no_color)
+    console = stdout_console(no_color=no_color)
     verdict = verdict_words(result)
     console.print(Text(f"{result.spec.name}: {verdict.sign} {verdict.word}, {result.probed_at}", style="bold"))
     console.print(Text(verdict.sentence))
@@ -138,21 +139,21 @@ def _print(result: ProbeResult, *, quiet: bool, verbose: bool, no_color: bool) -
         console.print(Text(result.problem.hint))
 
 
-def _list(named: list[str], *, as_json: bool, quiet: bool, verbose: bool, no_color: bool) -> None:
+def _list_probes(names: list[str], *, as_json: bool, quiet: bool, verbose: bool, no_color: bool) -> None:
     from oomtune.commands.report import list_probes
 
-    listing = list_probes(named[0] if named else None, Path.cwd())
+    listing = list_probes(names[0] if names else None, Path.cwd())
     if as_json:
-        print(_document("listed", ledgers=[dataclasses.asdict(probe) for probe in listing.probes]))
+        print_document("report", "listed", ledgers=[dataclasses.asdict(probe) for probe in listing.probes])
         return
     from rich.text import Text
 
     from oomtune.units import format_bytes, format_count
 
-    console = options.console_for("stdout", no_color=no_color)
+    console = stdout_console(no_color=no_color)
     if not listing.probes and not quiet:
         of = "" if listing.subject is None else f" of {listing.subject}"
-        console.print(Text(f"no probes{of} are kept in {' or '.join(map(str, listing.folders))}"), soft_wrap=True)
+        console.print(Text(f"no probes{of} in {' or '.join(map(str, listing.folders))}"), soft_wrap=True)
     for probe in listing.probes:
         facts = (
             probe.verdict,
@@ -166,24 +167,23 @@ def _list(named: list[str], *, as_json: bool, quiet: bool, verbose: bool, no_col
         if not quiet:
             console.print(line, soft_wrap=True)
         path = probe.path if quiet else f"  {probe.path}"
-        console.print(Text(path, style="dim"), soft_wrap=True)  # whole, to be copied
+        console.print(Text(path, style="dim"), soft_wrap=True)  # unbroken, to copy
 
 
-def _clean(named: list[str], older_than: str, *, as_json: bool, quiet: bool) -> None:
+def _clean(names: list[str], older_than: str, *, as_json: bool, quiet: bool) -> None:
     from oomtune.commands.report import clean_probes
     from oomtune.units import format_bytes, format_count
 
-    cleaned = clean_probes(named[0] if named else None, Path.cwd(), older_than)
+    cleaned = clean_probes(names[0] if names else None, Path.cwd(), older_than)
     if as_json:
         removed = [str(path) for path in cleaned.removed]
-        print(_document("cleaned", removed=removed, freed_bytes=cleaned.freed_bytes))
+        print_document("report", "cleaned", removed=removed, freed_bytes=cleaned.freed_bytes)
         return
     for path in cleaned.removed:
         print(path)
     if not quiet:
-        freed = format_bytes(cleaned.freed_bytes)
         files = format_count(len(cleaned.removed), "file")
-        print(f"removed {files} older than {older_than}, {freed}")
+        print(f"removed {files} older than {older_than}, {format_bytes(cleaned.freed_bytes)}")
 
 
 def _compare(first: str, second: str, *, as_json: bool, no_color: bool) -> None:
@@ -198,28 +198,22 @@ def _compare(first: str, second: str, *, as_json: bool, no_color: bool) -> None:
             for change in comparison.differences
         ]
         paths = {"before": before.ledger_path, "after": after.ledger_path}
-        print(_document("compared", compared=paths, changes=changes))
+        print_document("report", "compared", compared=paths, changes=changes)
         return
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    console = options.console_for("stdout", no_color=no_color)
+    console = stdout_console(no_color=no_color)
     if not comparison.differences:
         console.print("nothing changed")
         return
     table = Table(box=box.SIMPLE_HEAD, header_style="dim")
-    for name in ("", "what", *headings(before, after), "by"):
-        table.add_column(Text(name), overflow="fold")
+    for heading in ("", "what", *headings(before, after), "by"):
+        table.add_column(Text(heading), overflow="fold")
     section = ""
     for change in comparison.differences:
-        heading = change.section if change.section != section else ""
-        table.add_row(*map(Text, (heading, change.what, *change.words, change.change)))
+        new_section = change.section if change.section != section else ""
+        table.add_row(*map(Text, (new_section, change.what, *change.words, change.change)))
         section = change.section
     console.print(table)
-
-
-def _document(verdict: str, **entries: Any) -> str:
-    from oomtune.report.json_document import json_document
-
-    return json.dumps(json_document("report", 0, verdict, entries))

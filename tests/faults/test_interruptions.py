@@ -72,7 +72,7 @@ def test_a_stopped_probe_leaves_no_process_and_resumes_where_it_was(
     more = () if number is signal.SIGKILL else ("--max-trials", "1")
     again = cli("probe", spec, "--json", *more)
     assert again.code in ((0, 7) if more else (0,)), again.err  # the one more trial may be the last
-    assert f"going on from {format_count(len(earlier), 'trial')} in the ledger" in again.err
+    assert f"resuming after {format_count(len(earlier), 'trial')} in the ledger" in again.err
     finished = started_trials(cli)
     assert finished[: len(earlier)] == earlier
     assert len(finished) == len(set(finished)) == len(again.document["trials"])
@@ -100,7 +100,7 @@ def test_a_killed_worker_is_an_environment_problem_and_the_ledger_survives(
     assert json.loads(out)["error"]["code"] == "worker_broken"
     assert "Traceback" not in err
     wait_for(lambda: processes_with(marker) == [], seconds=20)
-    assert "going on from" in cli("probe", cli.folder / "model.yaml", "--max-trials", "1").err
+    assert "resuming after" in cli("probe", cli.folder / "model.yaml", "--max-trials", "1").err
 
 
 def test_a_worker_killed_between_two_trials_is_reported() -> None:

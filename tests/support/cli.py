@@ -61,8 +61,12 @@ class Cli:
             preexec_fn=lambda: _as_from_a_terminal(before),  # noqa: PLW1509 - the test process has no threads of its own
         )
 
+    @property
+    def ledger_folder(self) -> Path:
+        return self.folder / "state" / "oomtune" / "ledgers"
+
     def ledgers(self) -> list[Path]:
-        return sorted((self.folder / "state" / "oomtune" / "ledgers").glob("*.jsonl"))
+        return sorted(self.ledger_folder.glob("*.jsonl"))
 
 
 def processes_with(marker: str) -> list[int]:

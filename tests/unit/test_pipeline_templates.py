@@ -132,7 +132,7 @@ def test_the_hook_checks_files_with_spec_names_and_fails_for_an_invalid_one(tmp_
     ran = cli(*words, good, bad, worse)
     assert ran.code == 2
     assert [ran.err.count(f"{name}:") for name in (good, bad, worse)] == [0, 1, 1]
-    assert "2 problems in all" in ran.err
+    assert "2 problems in total" in ran.err
 
 
 def _probe_of(script: str) -> str:

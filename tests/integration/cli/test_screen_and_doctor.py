@@ -19,7 +19,7 @@ def test_on_a_terminal_there_is_a_live_view_and_then_the_answer(cli: Cli, spec_f
     assert code == 0
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
     assert "\x1b[" in drawn
-    for words in ("elapsed", "to go", "best so far", "edge lies between", "calibrate", "█", "confirmed"):
+    for words in ("elapsed", "left", "best so far", "edge is between", "calibrate", "█", "confirmed"):
         assert words in plain, words
     assert "[bold]<b>name" in plain  # a name is text, whatever is in it
 

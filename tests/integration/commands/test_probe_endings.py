@@ -111,7 +111,7 @@ def test_a_folder_whose_name_is_no_text_is_probed_and_reported_like_any_other(cl
     assert ran.code == 0, ran.err
     assert r"caf\udce9" in ran.out
     assert r"caf\udce9" in page.read_text()
-    assert "going on from" in cli("probe", spec, env=strict).err
+    assert "resuming after" in cli("probe", spec, env=strict).err
     failed = cli("probe", spec, "--set", "model.builder=mine:broken", env=strict)
     assert failed.code == 6
     assert failed.err.endswith("oomtune: ValueError: no\n")

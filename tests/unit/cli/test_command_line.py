@@ -1,4 +1,4 @@
-"""What holds for every command: its help, its streams, its exit code and its one JSON document, whatever happens."""
+"""What every command does alike: help, streams, exit codes and one JSON document, whatever happens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.finished import MIB, FailingDevice, finished
 
 COMMANDS = ("probe", "check", "explain", "diagnose", "report", "doctor", "init", "schema", "guide")
 SHARED = ("--json", "--quiet", "--verbose", "--no-color")
-OF_A_SPEC = ("--device", "--memory-limit", "--like", "--set")
+SPEC_OPTIONS = ("--device", "--memory-limit", "--like", "--set")
 HEAD = {"format", "oomtune", "command", "exit_code", "verdict", "error"}
 NOT_MEMORY = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nValueError: wrong labels\n'
 
@@ -38,13 +38,33 @@ def test_help_fits_80_columns_and_shows_an_example(command: str, cli: Cli) -> No
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_options_that_mean_the_same_everywhere_are_everywhere(command: str, cli: Cli) -> None:
-    told = cli(command, "--help").out
-    wanted = SHARED + (OF_A_SPEC if command in ("probe", "check", "explain", "doctor") else ())
-    assert [option for option in wanted if not re.search(rf"{option}\b", told)] == []
+def test_shared_options_are_in_the_help_of_every_command(command: str, cli: Cli) -> None:
+    text = cli(command, "--help").out
+    expected = SHARED + (SPEC_OPTIONS if command in ("probe", "check", "explain", "doctor") else ())
+    assert [option for option in expected if not re.search(rf"{option}\b", text)] == []
 
 
-def test_help_loads_nothing_that_takes_time(cli: Cli) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_no_types_of_python(command: str, cli: Cli) -> None:
+    text = cli(command, "--help").out
+    assert [word for word in ("<list", "<path", "<str", "Path]") if word in text] == []
+    assert "{" not in text.partition("\n")[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_lists_exit_codes(command: str, cli: Cli) -> None:
+    assert re.search(r"Exit codes: 0 \w+", " ".join(cli(command, "--help").out.split()))
+
+
+def test_the_help_of_check_has_every_exit_code_and_an_example_of_each_use(cli: Cli) -> None:
+    text = " ".join(cli("check", "--help").out.split())
+    codes = text.partition("Exit codes: ")[2]
+    assert [code for code in (0, 1, 2, 4, 5, 6, 130) if f"{code} " not in codes] == []
+    for flag in ("--against T4", "--update", "--junit", "--tolerance"):
+        assert f"oomtune check model.tuned.yaml {flag}" in text
+
+
+def test_help_loads_nothing_heavy(cli: Cli) -> None:
     code = (
         "import sys; sys.argv = ['oomtune', '--help']\n"
         "from oomtune.cli.app import main\n"
@@ -56,19 +76,8 @@ def test_help_loads_nothing_that_takes_time(cli: Cli) -> None:
     assert ran.stderr.strip() == "[]"
 
 
-def test_the_version_is_told(cli: Cli) -> None:
+def test_version_prints_the_version(cli: Cli) -> None:
     assert re.fullmatch(r"oomtune \d+\.\d+\.\d+\S*\n", cli("--version").out)
-
-
-def test_a_shell_completes_commands_and_options(cli: Cli) -> None:
-    def completed(words: str) -> list[str]:
-        asked = {"_OOMTUNE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-        return cli(env=asked).out.split()
-
-    assert completed("oomtune re") == ["report"]
-    assert completed("oomtune report --comp") == ["--compare"]
-    assert set(completed("oomtune ")) == set(COMMANDS)
-    assert "_OOMTUNE_COMPLETE=complete_bash" in cli("--show-completion", "bash").out
 
 
 def without_a_reader(cli: Cli, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -88,14 +97,14 @@ def without_a_reader(cli: Cli, *words: str | Path) -> subprocess.CompletedProces
     ("words", "code"),
     [(["diagnose", "log"], 3), (["diagnose", "log", "--json"], 3), (["schema"], 0), (["probe", "--help"], 0)],
 )
-def test_a_reader_that_leaves_does_not_change_the_verdict(words: list[str], code: int, cli: Cli) -> None:
+def test_a_reader_that_leaves_early_does_not_change_the_verdict(words: list[str], code: int, cli: Cli) -> None:
     (cli.folder / "log").write_text(NOT_MEMORY)
     ran = without_a_reader(cli, *words)
     assert (ran.returncode, ran.stderr) == (code, "")
 
 
 @pytest.mark.parametrize("stderr", ["closed", "on a full disk", "without a reader"])
-def test_a_stderr_that_can_not_be_written_does_not_change_the_verdict(stderr: str, cli: Cli) -> None:
+def test_an_unwritable_stderr_does_not_change_the_verdict(stderr: str, cli: Cli) -> None:
     script = {
         "closed": "exec 2>&-",
         "on a full disk": "exec 2>/dev/full",
@@ -109,7 +118,7 @@ def test_a_stderr_that_can_not_be_written_does_not_change_the_verdict(stderr: st
     assert json.loads(ran.stdout)["error"]["code"] == "spec"
 
 
-def test_what_stdout_can_not_show_is_escaped_and_a_closed_one_is_like_one_without_a_reader(cli: Cli) -> None:
+def test_stdout_escapes_what_it_cannot_encode_and_may_be_closed(cli: Cli) -> None:
     name = os.fsdecode(b"caf\xe9.yaml")
     ran = cli("init", name, env={"PYTHONIOENCODING": "ascii:strict"})
     assert (ran.code, ran.err) == (0, "")
@@ -119,7 +128,7 @@ def test_what_stdout_can_not_show_is_escaped_and_a_closed_one_is_like_one_withou
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_an_interrupted_command_says_so_and_promises_no_ledger_that_it_does_not_keep(cli: Cli) -> None:
+def test_an_interrupted_command_without_a_ledger_promises_none(cli: Cli) -> None:
     log = cli.folder / "log"
     os.mkfifo(log)
     process = cli.start("diagnose", log, "--json")
@@ -132,14 +141,14 @@ def test_an_interrupted_command_says_so_and_promises_no_ledger_that_it_does_not_
     assert err == "oomtune: interrupted\n"
 
 
-def test_what_is_said_to_a_script_is_not_said_to_oomtune(cli: Cli) -> None:
+def test_options_after_the_dashes_belong_to_the_script(cli: Cli) -> None:
     words = ("probe", "--script", "train.py", "--report", "no/folder.html")
     assert cli(*words, "--", "--json", "{batch_size}").out == ""
     assert cli(*words, "--json", "--", "{batch_size}").document["error"]["code"] == "output_not_writable"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["model.yaml", "--summary", "model.yaml"], "--summary model.yaml is what is probed"),
         (["model.yaml", "--report", "link.html"], "--report link.html is the tuned config"),
@@ -150,16 +159,16 @@ def test_what_is_said_to_a_script_is_not_said_to_oomtune(cli: Cli) -> None:
         (["model.yaml", "--report", "loop.html"], "loop.html can't be written"),
     ],
 )
-def test_a_probe_writes_no_file_over_another_not_even_by_force(words: list[str], said: str, cli: Cli) -> None:
+def test_a_probe_never_writes_one_of_its_files_over_another(words: list[str], message: str, cli: Cli) -> None:
     (cli.folder / "link.html").symlink_to("model.tuned.yaml")
     (cli.folder / "loop.html").symlink_to("loop.html")
     ran = cli("probe", "--force", *words)
     assert ran.code in (2, 5)
-    assert ran.err.startswith(f"oomtune: {said}")
+    assert ran.err.startswith(f"oomtune: {message}")
 
 
 @pytest.mark.parametrize("script", ["", ".", "/"])
-def test_a_script_that_is_no_file_is_bad_usage(script: str, cli: Cli) -> None:
+def test_a_script_that_is_not_a_file_is_bad_usage(script: str, cli: Cli) -> None:
     ran = cli("probe", "--script", script, "--", "{batch_size}")
     assert ran.code == 2
     assert "model.script.path: expected a Python file" in ran.err
@@ -173,16 +182,16 @@ def keys(document: Any) -> Any:
 
 def test_a_document_has_all_its_keys_whatever_happens() -> None:
     error = UsageProblem("wrong", hint="do this")
-    ways: tuple[dict[str, Any], ...] = ({}, {"limit_bytes": 30 * MIB}, {"device_class": FailingDevice})
-    for way in ways:
-        assert keys(probe_document(finished(**way))) == keys(error_document("probe", 2, error))
+    situations: tuple[dict[str, Any], ...] = ({}, {"limit_bytes": 30 * MIB}, {"device_class": FailingDevice})
+    for situation in situations:
+        assert keys(probe_document(finished(**situation))) == keys(error_document("probe", 2, error))
     checked: CheckResult = dataclasses.replace(CHECKED)
     assert keys(check_document(checked)) == keys(error_document("check", 2, error))
     for command in COMMANDS:
         assert set(error_document(command, 2, error)) >= HEAD
 
 
-def test_a_probe_that_is_shown_again_keeps_its_verdict_and_the_exit_code_is_the_processes_own() -> None:
+def test_a_report_keeps_the_verdict_of_the_probe_and_has_its_own_exit_code() -> None:
     stopped = finished(max_trials=2)
     document = report_document(stopped)
     assert (document["command"], document["exit_code"], document["probe_exit_code"]) == ("report", 0, 7)
@@ -192,12 +201,12 @@ def test_a_probe_that_is_shown_again_keeps_its_verdict_and_the_exit_code_is_the_
     }  # fmt: skip
 
 
-def test_small_commands_have_a_document_too(cli: Cli) -> None:
+def test_init_schema_and_diagnose_have_a_document_and_verbose_output(cli: Cli) -> None:
     written = cli("init", "new.yaml", "--json", "-v", "--no-color")
     assert (written.document["spec_path"], written.document["verdict"]) == ("new.yaml", "written")
     assert written.err == (cli.folder / "new.yaml").read_text()
     read = cli("schema", "new.yaml", "--json", "-v")
-    assert (read.document["specs"], read.err) == (["new.yaml"], "new.yaml: nothing is wrong\n")
+    assert (read.document["specs"], read.err) == (["new.yaml"], "new.yaml: valid\n")
     assert set(written.document) >= HEAD
     assert set(read.document) >= HEAD
     (cli.folder / "log").write_text(NOT_MEMORY)
@@ -206,7 +215,7 @@ def test_small_commands_have_a_document_too(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["--set", "trial.steps=2"], 2, "only device entries apply"),
         (["--set", "device.memory_limit=lots"], 2, "expected a size"),
@@ -214,10 +223,10 @@ def test_small_commands_have_a_document_too(cli: Cli) -> None:
         (["--set", "device.kid=cpu"], 2, "kind"),
     ],
 )
-def test_the_doctor_refuses_what_a_probe_would_refuse(cli: Cli, words: list[str], code: int, said: str) -> None:
+def test_the_doctor_refuses_what_a_probe_would_refuse(cli: Cli, words: list[str], code: int, message: str) -> None:
     ran = cli("doctor", *words)
     assert ran.code == code
-    assert said in ran.err
+    assert message in ran.err
 
 
 @pytest.mark.parametrize(
@@ -232,7 +241,7 @@ def test_the_doctor_refuses_what_a_probe_would_refuse(cli: Cli, words: list[str]
         (["diagnose", "/proc/self/mem"], 2),
     ],
 )
-def test_what_no_file_can_be_called_and_what_can_not_be_read_is_no_bug(words: list[str], code: int, cli: Cli) -> None:
+def test_impossible_names_and_unreadable_files_are_not_bugs(words: list[str], code: int, cli: Cli) -> None:
     ran = cli(*(word.replace("NAME", "a" * 300) for word in words))
     assert ran.code == code, ran.err
     assert "a bug" not in ran.err
@@ -240,7 +249,7 @@ def test_what_no_file_can_be_called_and_what_can_not_be_read_is_no_bug(words: li
 
 
 @pytest.mark.parametrize("words", [["report", "--list"], ["doctor"], ["probe", "--script", "/train.py"]])
-def test_in_a_folder_that_was_removed_that_is_what_is_said(words: list[str], cli: Cli) -> None:
+def test_a_removed_current_folder_is_reported_as_such(words: list[str], cli: Cli) -> None:
     (cli.folder / "gone").mkdir()
     removed = 'cd gone && rmdir ../gone && exec "$@"'
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""`oomtune report`: what it draws, lists, compares and cleans, and where it writes."""
+"""`oomtune report`: what it shows, lists, compares and removes, and where it writes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from oomtune.errors import OutputNotWritable, UsageProblem
 from oomtune.storage.ledger_index import read_ledger
 from tests.support.cli import Cli
 from tests.support.finished import FailingDevice, about_result, finished, spec_values, write_ledger
-from tests.unit.commands.test_report import state
 
 
-def test_two_probes_are_compared_under_their_names(cli: Cli) -> None:
+def test_compared_probes_are_headed_by_name_and_time_or_else_by_path(cli: Cli) -> None:
     result = finished(max_trials=2)
     later = dataclasses.replace(finished(max_trials=3), probed_at="2026-11-18T10:00:00Z")
     assert headings(result, later) == (
@@ -26,12 +25,14 @@ def test_two_probes_are_compared_under_their_names(cli: Cli) -> None:
     )  # fmt: skip
     one, other = (dataclasses.replace(result, ledger_path=f"/kept/{name}.jsonl") for name in ("a", "b"))
     assert headings(one, other) == ("/kept/a.jsonl", "/kept/b.jsonl")
-    first, second = (write_ledger(state(cli), each, spec_values(), key=each.probed_at) for each in (result, later))
+    first, second = (
+        write_ledger(cli.ledger_folder, each, spec_values(), key=each.probed_at) for each in (result, later)
+    )
     shown = " ".join(cli("report", "--compare", first, second).out.split())
     assert "imdb-transformer" in shown.partition("trials")[0]
 
 
-def test_files_are_written_only_over_what_is_ours(tmp_path: Path) -> None:
+def test_reports_overwrite_only_files_that_oomtune_wrote(tmp_path: Path) -> None:
     paths = [tmp_path / f"report{suffix}" for suffix in RENDERINGS]
     outputs = probe_files(paths)
     ledger = read_ledger(write_ledger(tmp_path, finished(max_trials=2), spec_values()))
@@ -59,7 +60,7 @@ def test_files_are_written_only_over_what_is_ours(tmp_path: Path) -> None:
         ProbeFiles(tensorboard=paths[0] / "logs").check(force=False)
 
 
-def test_a_jobs_summary_is_added_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_github_step_summary_is_appended_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "summary.md"
     path.write_text("of another step\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
@@ -70,10 +71,10 @@ def test_a_jobs_summary_is_added_to(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert path.read_text().startswith("of another step\n<!-- written by oomtune -->")
 
 
-def test_the_command_draws_lists_compares_and_cleans(cli: Cli) -> None:
+def test_the_command_shows_lists_compares_and_cleans(cli: Cli) -> None:
     result = finished()
-    first = write_ledger(state(cli), result, spec_values(), key="1")
-    second = write_ledger(state(cli), finished(max_trials=5), spec_values(search__resolution=0.1), key="2")
+    first = write_ledger(cli.ledger_folder, result, spec_values(), key="1")
+    second = write_ledger(cli.ledger_folder, finished(max_trials=5), spec_values(search__resolution=0.1), key="2")
     os.utime(first, (1_000, 1_000))
     drawn = cli("report", first, "-o", "out.html", "-o", "out.csv", "--tensorboard", "logs", "--json")
     assert (drawn.code, drawn.err) == (0, "")
@@ -105,8 +106,8 @@ def test_the_command_draws_lists_compares_and_cleans(cli: Cli) -> None:
     assert cli("report", "--clean", "configs", "-q").out == f"{third}\n"
 
 
-def test_a_printed_probe_says_more_or_less_as_asked(cli: Cli) -> None:
-    path = write_ledger(state(cli), finished(device_class=FailingDevice), spec_values())
+def test_quiet_hides_the_trials_and_verbose_shows_their_errors(cli: Cli) -> None:
+    path = write_ledger(cli.ledger_folder, finished(device_class=FailingDevice), spec_values())
     plain, quiet, verbose = (cli("report", path, *words).out for words in ((), ("-q",), ("-v",)))
     assert "calibrate" in plain
     assert "calibrate" not in quiet
@@ -131,7 +132,7 @@ def test_a_printed_probe_says_more_or_less_as_asked(cli: Cli) -> None:
         ("--list", "a", "b"),
     ],
 )
-def test_a_wrong_call_is_told_in_a_line_and_ends_with_2(words: tuple[str, ...], cli: Cli) -> None:
+def test_options_that_exclude_each_other_are_bad_usage(words: tuple[str, ...], cli: Cli) -> None:
     ran = cli("report", *words)
     assert ran.code == 2
     assert ran.err.startswith("oomtune: ")

@@ -22,7 +22,6 @@ from oomtune.storage.explanations import save_explanation
 from oomtune.storage.ledger import Ledger
 from oomtune.storage.ledger_format import About
 from oomtune.storage.ledger_index import clean, find_ledger, read_ledger
-from tests.support.cli import Cli
 from tests.support.explanations import explanation
 from tests.support.finished import (
     MIB,
@@ -41,10 +40,6 @@ WAYS = {
     "failed": {"device_class": FailingDevice},
     "interrupted": {"device_class": InterruptedDevice},
 }
-
-
-def state(cli: Cli) -> Path:
-    return cli.folder / "state" / "oomtune" / "ledgers"
 
 
 @pytest.mark.parametrize("way", WAYS)
