@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,57 +57,26 @@ def _local_gpus() -> list[Any]:
     return [entry for entry in list_local_devices() if entry.device_type == "GPU"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceOptions:
-    """How to start TensorFlow: environment variables, and settings that only its own calls can make."""
-
-    environment: dict[str, str]
-    gpu_index: int | None = None
-    gpu_limit_mib: int | None = None
-    """None if memory grows on demand: TensorFlow takes no limit then."""
-    retry_allocation: bool = True
-
-
-def device_options(order: WorkOrder) -> DeviceOptions:
-    """Return the options for the order's device without applying them."""
-    dumps = {"TF_BFC_MEMORY_DUMP": str(Path(order.scratch) / _DUMP_PREFIX)}
-    if order.device.kind == "cpu":
-        return DeviceOptions(
-            environment={
-                "CUDA_VISIBLE_DEVICES": "-1",
-                "TF_CPU_ALLOCATOR_USE_BFC": "1",
-                "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(_limit_mib(order)),
-                **dumps,
-            }
-        )
-    asynchronous = {"TF_GPU_ALLOCATOR": "cuda_malloc_async"} if order.device.allocator == "cuda_malloc_async" else {}
-    return DeviceOptions(
-        environment={"TF_CPU_ALLOCATOR_USE_BFC": "0", **dumps, **asynchronous},
-        gpu_index=order.device.index,
-        gpu_limit_mib=None if order.device.memory_growth else _limit_mib(order),
-        retry_allocation=False,
-    )
-
-
-def session_config(options: DeviceOptions) -> tf.compat.v1.ConfigProto:
-    """Return the config that keeps a GPU's allocator from waiting ten seconds for each failed request."""
-    config = tf.compat.v1.ConfigProto()
-    config.gpu_options.experimental.disallow_retry_on_allocation_failure = not options.retry_allocation
-    return config
-
-
 def set_up(order: WorkOrder) -> None:
     """Give TensorFlow its device and limit. Call this before the first op of the process."""
-    options = device_options(order)
-    os.environ.update(options.environment)
-    if options.gpu_index is None:
+    os.environ["TF_BFC_MEMORY_DUMP"] = str(Path(order.scratch) / _DUMP_PREFIX)
+    if order.device.kind == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+        os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
+        os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(_limit_mib(order))
         return
-    tf.compat.v1.enable_eager_execution(config=session_config(options))
+    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "0"
+    if order.device.allocator == "cuda_malloc_async":
+        os.environ["TF_GPU_ALLOCATOR"] = "cuda_malloc_async"
+    # Without this, the allocator waits ten seconds for each request that it can't meet.
+    config = tf.compat.v1.ConfigProto()
+    config.gpu_options.experimental.disallow_retry_on_allocation_failure = True
+    tf.compat.v1.enable_eager_execution(config=config)
     cards = tf.config.list_physical_devices("GPU")
-    if options.gpu_index >= len(cards):
-        raise NoSuchDevice(f"TensorFlow sees no GPU {options.gpu_index} in the trial's process")
-    # If memory grows on demand, only the measured peak holds the trial to its limit.
-    use_card(cards[options.gpu_index], options.gpu_limit_mib, tf.config)
+    if order.device.index >= len(cards):
+        raise NoSuchDevice(f"TensorFlow sees no GPU {order.device.index} in the trial's process")
+    # TensorFlow takes no limit if memory grows on demand. Then only the measured peak holds the trial to it.
+    use_card(cards[order.device.index], None if order.device.memory_growth else _limit_mib(order), tf.config)
 
 
 def _limit_mib(order: WorkOrder) -> int:

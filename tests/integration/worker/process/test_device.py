@@ -6,54 +6,74 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
-import json
+import json, os, sys
 from oomtune.domain import *
 from oomtune.worker.process import device
 import tensorflow as tf
 
-def order(**kind):
-    return WorkOrder(
-        trial=Search(candidate=Candidate(batch_size=1)), folder="/", scratch="/tmp/x",
-        model=Layers(layers=()), dataset=None, training=TrainingSpec(), settings=TrialSettings(),
-        device=Device(name="x", **kind), budget=Budget(limit_bytes=3 * 1024**3 + 5),
-    )
+order = WorkOrder(
+    trial=Search(candidate=Candidate(batch_size=1)), folder="/", scratch="/tmp/x",
+    model=Layers(layers=()), dataset=None, training=TrainingSpec(), settings=TrialSettings(),
+    device=Device(name="x", **json.loads(sys.argv[1])), budget=Budget(limit_bytes=3 * 1024**3 + 5),
+)
+if order.device.kind == "gpu":
+    try:
+        device.set_up(order)  # the real calls, with a TensorFlow that sees no GPU
+        raise SystemExit("a GPU was set up")
+    except device.NoSuchDevice:
+        pass
 
-def settings(**kind):
-    options = device.device_options(order(**kind))
-    retry_off = device.session_config(options).gpu_options.experimental.disallow_retry_on_allocation_failure
-    return [options.environment, options.gpu_index, options.gpu_limit_mib, retry_off]
+calls = []
 
-answer = {
-    "gpu": settings(kind="gpu"),
-    "second": settings(kind="gpu", index=1),
-    "async": settings(kind="gpu", allocator="cuda_malloc_async"),
-    "growing": settings(kind="gpu", memory_growth=True),
-    "cpu": settings(kind="cpu"),
-}
-try:
-    device.set_up(order(kind="gpu"))
-    answer["prepared"] = "yes"
-except Exception as error:
-    answer["prepared"] = type(error).__name__
-print(json.dumps(answer))
+class Config:  # records its calls, in place of tf.config
+    experimental = property(lambda self: self)
+    def list_physical_devices(self, kind):
+        return ["first", "second"]
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: calls.append([name, *map(str, args), *kwargs.values()])
+
+def enable_eager_execution(config):
+    calls.append(["retry off", config.gpu_options.experimental.disallow_retry_on_allocation_failure])
+
+tf.config = Config()
+tf.compat.v1.enable_eager_execution = enable_eager_execution
+device.set_up(order)
+print(json.dumps([calls, dict(os.environ)]))
 """
+LIMIT_MIB = 3 * 1024
 
 
-def test_tensorflow_gets_the_limit_and_does_not_wait_for_memory_on_a_gpu() -> None:
-    ran = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    answer = json.loads(ran.stdout)
-    environment, index, limit_mib, retry_off = answer["gpu"]
-    assert (index, limit_mib, retry_off) == (0, 3 * 1024, True)
-    assert "TF_GPU_ALLOCATOR" not in environment
-    assert answer["second"][1] == 1
-    assert answer["async"][0]["TF_GPU_ALLOCATOR"] == "cuda_malloc_async"
-    assert answer["async"][0]["TF_BFC_MEMORY_DUMP"] == "/tmp/x/dump"
-    assert answer["growing"][1:] == [0, None, True]
-    environment, index, _, retry_off = answer["cpu"]
-    assert (index, retry_off) == (None, False)
-    assert environment["TF_CPU_BFC_MEM_LIMIT_IN_MB"] == str(3 * 1024)
+@pytest.mark.parametrize(
+    ("entries", "card", "memory"),
+    [
+        ({}, "first", ["LogicalDeviceConfiguration", LIMIT_MIB]),
+        ({"index": 1}, "second", ["LogicalDeviceConfiguration", LIMIT_MIB]),
+        ({"allocator": "cuda_malloc_async"}, "first", ["LogicalDeviceConfiguration", LIMIT_MIB]),
+        ({"memory_growth": True}, "first", ["set_memory_growth", "first", "True"]),
+    ],
+)
+def test_a_gpu_trial_gets_its_card_and_limit_and_does_not_wait_for_memory(
+    entries: dict[str, object], card: str, memory: list[object]
+) -> None:
+    calls, environment = set_up({"kind": "gpu", **entries})
+    assert calls[:3] == [["retry off", True], ["set_visible_devices", card, "GPU"], memory]
+    assert environment["TF_BFC_MEMORY_DUMP"] == "/tmp/x/dump"
+    assert environment.get("TF_GPU_ALLOCATOR") == entries.get("allocator")
+
+
+def test_a_cpu_trial_gets_its_limit_and_no_gpu() -> None:
+    calls, environment = set_up({"kind": "cpu"})
+    assert calls == []
+    assert environment["TF_CPU_BFC_MEM_LIMIT_IN_MB"] == str(LIMIT_MIB)
     assert environment["CUDA_VISIBLE_DEVICES"] == "-1"
-    # The real calls, with a TensorFlow that sees no GPU.
-    assert answer["prepared"] == "NoSuchDevice"
+
+
+def set_up(device: dict[str, object]) -> tuple[list[list[object]], dict[str, str]]:
+    """Set a device up in a process of its own; return the calls to TensorFlow and the environment."""
+    ran = subprocess.run([sys.executable, "-c", CODE, json.dumps(device)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    calls, environment = json.loads(ran.stdout)
+    return calls, environment
