@@ -44,13 +44,13 @@ def _redirect_files(to_read: ToRead, to_write: ToWrite) -> None:
         os.makedirs(path, exist_ok=True)  # noqa: PTH103
 
     file_io.FileIO.__init__, h5py.File.__init__ = init, h5_init
-    tf.summary.create_file_writer = _with_mapped_path(tf.summary.create_file_writer, to_write)
-    tf.io.write_file = _with_mapped_path(tf.io.write_file, to_write)
-    tf.io.read_file = _with_mapped_path(tf.io.read_file, to_read)
-    tf.io.TFRecordWriter.__init__ = _with_mapped_path(tf.io.TFRecordWriter.__init__, to_write, position=1)
+    tf.summary.create_file_writer = with_mapped_path(tf.summary.create_file_writer, to_write)
+    tf.io.write_file = with_mapped_path(tf.io.write_file, to_write)
+    tf.io.read_file = with_mapped_path(tf.io.read_file, to_read)
+    tf.io.TFRecordWriter.__init__ = with_mapped_path(tf.io.TFRecordWriter.__init__, to_write, position=1)
     tf.io.gfile.mkdir = tf.io.gfile.makedirs = makedirs
     for name in ("exists", "isdir", "listdir"):
-        setattr(tf.io.gfile, name, _with_mapped_path(getattr(tf.io.gfile, name), to_read))
+        setattr(tf.io.gfile, name, with_mapped_path(getattr(tf.io.gfile, name), to_read))
     for name in ("remove", "rmtree", "rename", "copy"):
         setattr(tf.io.gfile, name, _do_nothing)
 
@@ -71,17 +71,17 @@ def _redirect_datasets(to_read: ToRead, to_write: ToWrite) -> None:
         return real_cache(self, cache_path(filename), name)
 
     dataset.cache = cache
-    dataset.save = _with_mapped_path(dataset.save, to_write, position=1)
-    dataset.load = staticmethod(_with_mapped_path(real_load, to_read))
-    tf.data.TFRecordDataset.__init__ = _with_mapped_path(tf.data.TFRecordDataset.__init__, map_names, position=1)
+    dataset.save = with_mapped_path(dataset.save, to_write, position=1)
+    dataset.load = staticmethod(with_mapped_path(real_load, to_read))
+    tf.data.TFRecordDataset.__init__ = with_mapped_path(tf.data.TFRecordDataset.__init__, map_names, position=1)
 
 
 def _redirect_savers(to_read: ToRead, to_write: ToWrite) -> None:
     """Let Keras save files that the code can load again; skip checkpoints, which are for later runs."""
-    keras.Model.save = _with_mapped_path(keras.Model.save, to_write, position=1)
-    keras.Model.save_weights = _with_mapped_path(keras.Model.save_weights, to_write, position=1)
-    keras.Model.load_weights = _with_mapped_path(keras.Model.load_weights, to_read, position=1)
-    keras.models.load_model = keras.saving.load_model = _with_mapped_path(keras.models.load_model, to_read)
+    keras.Model.save = with_mapped_path(keras.Model.save, to_write, position=1)
+    keras.Model.save_weights = with_mapped_path(keras.Model.save_weights, to_write, position=1)
+    keras.Model.load_weights = with_mapped_path(keras.Model.load_weights, to_read, position=1)
+    keras.models.load_model = keras.saving.load_model = with_mapped_path(keras.models.load_model, to_read)
     for owner, names in (
         (keras.Model, ("export",)),
         (tf.train.Checkpoint, ("save", "write")),
@@ -92,7 +92,7 @@ def _redirect_savers(to_read: ToRead, to_write: ToWrite) -> None:
             setattr(owner, name, _do_nothing)
 
 
-def _with_mapped_path(
+def with_mapped_path(
     real: Callable[..., Any], map_path: Callable[[Any], Any], *, position: int = 0
 ) -> Callable[..., Any]:
     """Return the function with one path argument mapped: the one at this position, or the one with a path's name."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from oomtune.worker.sandbox import landlock
-from oomtune.worker.sandbox.library_writes import redirect_libraries
+from oomtune.worker.sandbox.library_writes import redirect_libraries, with_mapped_path
 
 _NOT_FILES = ("/dev/", "/proc/")
 # A GPU's driver caches compiled kernels here; without this folder each trial would compile them again.
@@ -68,7 +68,7 @@ class Overlay:
         mapped = self._mapped(path)
         return mapped if mapped is not None and os.path.lexists(mapped) else path
 
-    def written(self, path: Any) -> Any:
+    def to_change(self, path: Any) -> Any:
         """Return the path that may be changed in place of this one, or None if only the user's own file is there."""
         mapped = self._mapped(path)
         if mapped is None:
@@ -104,31 +104,23 @@ def _redirect_opening(overlay: Overlay) -> None:
 
     def open_(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         writes = any(letter in mode for letter in "wax+")
-        chosen = overlay.to_write(file, keep="w" not in mode) if writes else overlay.to_read(file)
-        return real_open(chosen, mode, *args, **kwargs)
+        path = overlay.to_write(file, keep="w" not in mode) if writes else overlay.to_read(file)
+        return real_open(path, mode, *args, **kwargs)
 
     def os_open(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
         writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-        chosen = overlay.to_write(path, keep=not flags & os.O_TRUNC) if writes else overlay.to_read(path)
-        return int(_real["open"](chosen, flags, *args, **kwargs))
-
-    def mkdir(path: Any, *args: Any, **kwargs: Any) -> None:
-        _real["mkdir"](overlay.to_write(path), *args, **kwargs)
+        path = overlay.to_write(path, keep=not flags & os.O_TRUNC) if writes else overlay.to_read(path)
+        return int(_real["open"](path, flags, *args, **kwargs))
 
     builtins.open = io.open = open_
-    os.open, os.mkdir = os_open, mkdir
+    os.open = os_open
+    os.mkdir = with_mapped_path(_real["mkdir"], overlay.to_write)
 
 
 def _redirect_looking(overlay: Overlay) -> None:
-    def looking(name: str) -> Callable[..., Any]:
-        def look(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
-            return _real[name](overlay.to_read(path), *args, **kwargs)
-
-        return look
-
     def listdir(path: Any = ".") -> list[Any]:
         """List the user's folder together with what the overlay has for it."""
-        written = overlay.written(path)
+        written = overlay.to_change(path)
         if written is None or written is path:
             return list(_real["listdir"](path))
         return sorted({*_real["listdir"](written), *(_real["listdir"](path) if _is_users_folder(path) else ())})
@@ -138,7 +130,7 @@ def _redirect_looking(overlay: Overlay) -> None:
         return _real["scandir"](path if _is_users_folder(path) else overlay.to_read(path))
 
     for name in ("stat", "lstat", "access", "chdir"):
-        setattr(os, name, looking(name))
+        setattr(os, name, with_mapped_path(_real[name], overlay.to_read))
     os.listdir, os.scandir = listdir, scandir
 
 
@@ -153,7 +145,7 @@ def _redirect_changing(overlay: Overlay) -> None:
     def changing(name: str) -> Callable[..., None]:
         def change(path: Any, *args: Any, **kwargs: Any) -> None:
             """Change the file in the overlay, and never the user's own."""
-            written = overlay.written(path)
+            written = overlay.to_change(path)
             if written is not None and kwargs.get("dir_fd") is None:
                 _real[name](written, *args, **kwargs)
 
@@ -176,7 +168,7 @@ def _redirect_removing_trees(overlay: Overlay) -> None:
     real_remove_tree = shutil.rmtree
 
     def remove_tree(path: Any, *_args: Any, **_kwargs: Any) -> None:
-        written = overlay.written(path)
+        written = overlay.to_change(path)
         if written is None:
             return
         redirected = {name: getattr(os, name) for name in _OS_FUNCTIONS}

@@ -47,13 +47,17 @@ class StepAllocations:
     after: tuple[Allocation, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Event:
+    """An event of the allocator, with what the profiler recorded about it."""
+
     at_ps: int
     kind: str
-    address: int
-    in_use_bytes: int
-    allocation: Allocation
+    stats: dict[str, Any]
+
+    def allocation(self) -> Allocation:
+        size_bytes, shape = int(self.stats["allocation_bytes"]), str(self.stats.get("shape", ""))
+        return Allocation(op=str(self.stats.get("tf_op", "")), size_bytes=size_bytes, shape=shape)
 
 
 def start_recording(folder: Path) -> bool:
@@ -72,21 +76,21 @@ def stop_recording(folder: Path, device_kind: str) -> StepAllocations | None:
         (event for path in folder.rglob("*.xplane.pb") for event in _read_events(path, device_kind)),
         key=lambda event: event.at_ps,
     )
-    allocated = [index for index, event in enumerate(events) if event.kind == _ALLOCATED]
+    allocated = {index: event.allocation() for index, event in enumerate(events) if event.kind == _ALLOCATED}
     if not allocated:
         return None
-    peak = max(allocated, key=lambda index: events[index].in_use_bytes)
+    peak = max(allocated, key=lambda index: int(events[index].stats["bytes_allocated"]))
     live: dict[int, Allocation] = {}
-    for event in events[: peak + 1]:
+    for index, event in enumerate(events[: peak + 1]):
         if event.kind == _ALLOCATED:
-            live[event.address] = event.allocation
+            live[event.stats["addr"]] = allocated[index]
         else:
-            live.pop(event.address, None)
+            live.pop(event.stats["addr"], None)
     return StepAllocations(
-        peak_bytes=events[peak].in_use_bytes,
+        peak_bytes=int(events[peak].stats["bytes_allocated"]),
         live=tuple(live.values()),
-        before=tuple(events[index].allocation for index in allocated if index <= peak),
-        after=tuple(events[index].allocation for index in allocated if index > peak),
+        before=tuple(allocation for index, allocation in allocated.items() if index <= peak),
+        after=tuple(allocation for index, allocation in allocated.items() if index > peak),
     )
 
 
@@ -103,7 +107,7 @@ def _read_events(path: Path, device_kind: str) -> Iterator[_Event]:
                     continue
                 stats = {keys[stat.metadata_id]: _value(stat, keys) for stat in event.stats}
                 if device_kind == "cpu" or _is_card_allocator(str(stats.get("allocator_name", ""))):
-                    yield _event(line.timestamp_ns * 1000 + event.offset_ps, kind, stats)
+                    yield _Event(line.timestamp_ns * 1000 + event.offset_ps, kind, stats)
 
 
 def _is_card_allocator(name: str) -> bool:
@@ -115,20 +119,6 @@ def _value(stat: xplane_pb2.XStat, keys: dict[int, str]) -> str | int:
     field = stat.WhichOneof("value")
     value = getattr(stat, field)
     return keys[value] if field == "ref_value" else value
-
-
-def _event(at_ps: int, kind: str, stats: dict[str, str | int]) -> _Event:
-    return _Event(
-        at_ps=at_ps,
-        kind=kind,
-        address=int(stats["addr"]),
-        in_use_bytes=int(stats["bytes_allocated"]),
-        allocation=Allocation(
-            op=str(stats.get("tf_op", "")),
-            size_bytes=int(stats["allocation_bytes"]),
-            shape=str(stats.get("shape", "")),
-        ),
-    )
 
 
 @dataclass(frozen=True, slots=True)
