@@ -192,7 +192,7 @@ def test_where_a_gru_can_not_stand_in_that_is_the_reason_given(host: WorkerHost,
     outcome = run(host, with_gru(spec), 8)
     assert outcome.kind is Kind.CRASH
     assert outcome.error is not None
-    assert "two states" in outcome.error.message
+    assert "both states" in outcome.error.message
 
 
 def test_explain_measures_remedies_and_its_answer_is_one_document(cli: Cli, spec_file: Callable[..., Path]) -> None:
