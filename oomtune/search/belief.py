@@ -71,15 +71,7 @@ def believe(view: LaneView, line: Line, *, spread: float, budget_bytes: int) -> 
         total = weight * math.log(max(line.edge(budget_bytes), 0.5))
     return Belief(
         mean=total / weight,
-        sigma=max(weight**-0.5, _least_sigma(view)),
+        sigma=max(weight**-0.5, TUNING.edge_doubt),
         low=low,
         high=max(high, low * 1.0001),
     )
-
-
-def _least_sigma(view: LaneView) -> float:
-    """Return how sure the edge can be at most: less where only a climb has measured the lane, or where the allocator
-    ran out of memory below the budget."""
-    only_climbed = not any(batch in view.peaks for sizes in view.trials for batch in sizes)
-    out_of_memory = view.high is not None and view.high not in view.peaks
-    return TUNING.edge_doubt if only_climbed or out_of_memory else TUNING.noise / 2

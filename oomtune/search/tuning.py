@@ -41,8 +41,7 @@ class Tuning:
     drift: float = 0.09
     """A peak predicts the edge this much worse for each doubling up to it; larger trusts small batches less."""
     edge_doubt: float = 0.05
-    """An edge is not known better than this share from a climb alone, or where the allocator ran out of memory below
-    the budget; larger comes down from a failure in longer steps."""
+    """No edge is known better than to this share; larger comes down from a failure in longer steps."""
     even_share: float = 0.05
     """This share of the belief lies evenly over all that is possible; larger turns to bisection sooner."""
 

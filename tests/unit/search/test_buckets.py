@@ -1,4 +1,4 @@
-"""Buckets: where they begin and end, and the search for their batches."""
+"""Buckets: their boundaries, and the search for their batch sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oomtune.trials.fake import FakeDevice
 from tests.support.outcomes import failed
 
 counts = st.dictionaries(st.integers(1, 600), st.integers(1, 500), min_size=1, max_size=40).map(
-    lambda found: tuple(sorted(found.items()))
+    lambda lengths: tuple(sorted(lengths.items()))
 )
 SKEWED = ((10, 500), (20, 800), (40, 400), (90, 100), (200, 30), (256, 5))
 
@@ -27,7 +27,7 @@ def tokens(samples: tuple[tuple[int, int], ...], edges: tuple[int, ...]) -> int:
 
 @settings(max_examples=300, deadline=None)
 @given(samples=counts, length=st.integers(2, 700), most=st.integers(0, 6))
-def test_boundaries_ascend_to_the_length_and_save_padding_or_there_are_none(
+def test_boundaries_ascend_to_the_length_and_save_a_tenth_of_the_tokens_or_there_are_none(
     samples: tuple[tuple[int, int], ...], length: int, most: int
 ) -> None:
     edges = boundaries(samples, length, most)
@@ -43,7 +43,7 @@ def test_boundaries_ascend_to_the_length_and_save_padding_or_there_are_none(
 @settings(max_examples=60, deadline=None)
 @given(
     samples=st.dictionaries(st.integers(1, 8), st.integers(1, 50), min_size=2, max_size=6).map(
-        lambda found: tuple((8 * size, many) for size, many in sorted(found.items()))
+        lambda lengths: tuple((8 * size, many) for size, many in sorted(lengths.items()))
     )
 )
 def test_no_other_boundaries_leave_less_padding(samples: tuple[tuple[int, int], ...]) -> None:
@@ -73,13 +73,13 @@ SPACE = SearchSpace(
 )
 
 
-def test_each_bucket_runs_to_its_own_edge_and_all_of_them_take_turns() -> None:
+def test_each_bucket_runs_to_its_own_edge_before_all_take_turns() -> None:
     device = FakeDevice(limit_bytes=10_100_000, law=law)
     history = play(device, SPACE)
-    found = buckets_found(SPACE, device.budget, history)
-    assert found is not None
-    assert found.boundaries[-1] == 256
-    for length, size in zip(found.boundaries, found.batch_sizes, strict=True):
+    buckets = buckets_found(SPACE, device.budget, history)
+    assert buckets is not None
+    assert buckets.boundaries[-1] == 256
+    for length, size in zip(buckets.boundaries, buckets.batch_sizes, strict=True):
         edge = min(2048, 100_000 // length)
         assert 0.88 * edge <= size <= edge
         alone = [record for record in history if record.trial.candidate.sequence_length == length]
@@ -89,37 +89,37 @@ def test_each_bucket_runs_to_its_own_edge_and_all_of_them_take_turns() -> None:
             and record.outcome.kind is Kind.FITS
             for record in alone
         )
-    assert found.share_padding < share_padding(SKEWED, (256,))
+    assert buckets.share_padding < share_padding(SKEWED, (256,))
     best = best_fit(SPACE, history)
     assert best is not None
-    assert best.candidate.sequence_length == 256, "what a bucket ran is no answer for the whole length"
+    assert best.candidate.sequence_length == 256, "a bucket's runs must not answer for the whole length"
 
 
-def test_where_memory_is_ample_the_largest_batches_take_turns_once() -> None:
+def test_one_turn_at_full_size_is_enough_where_memory_is_ample() -> None:
     device = FakeDevice(limit_bytes=1_000_000_000, law=law)
     history = play(device, SPACE)
-    found = buckets_found(SPACE, device.budget, history)
-    assert found is not None
-    assert set(found.batch_sizes) == {2048}
+    buckets = buckets_found(SPACE, device.budget, history)
+    assert buckets is not None
+    assert set(buckets.batch_sizes) == {2048}
     assert sum(bool(record.buckets) for record in history) == 2
 
 
-def test_no_bucket_has_a_smaller_batch_than_one_of_longer_samples() -> None:
+def test_no_bucket_has_a_smaller_batch_than_a_bucket_of_longer_samples() -> None:
     space = replace(SPACE, batch_sizes=range(1, 65), resolution=0.3)
     device = FakeDevice(limit_bytes=1_000_000_000, law=law)
-    found = buckets_found(space, device.budget, play(device, space))
-    assert found is not None
-    assert list(found.batch_sizes) == sorted(found.batch_sizes, reverse=True)
-    assert found.batch_sizes[-1] == 64
+    buckets = buckets_found(space, device.budget, play(device, space))
+    assert buckets is not None
+    assert list(buckets.batch_sizes) == sorted(buckets.batch_sizes, reverse=True)
+    assert buckets.batch_sizes[-1] == 64
 
 
-def test_buckets_that_need_more_by_turns_shrink_together_until_they_fit() -> None:
+def test_buckets_that_need_more_in_turns_shrink_together_until_they_fit() -> None:
     device = FakeDevice(limit_bytes=10_100_000, law=law, turns_need=1.1)
-    found = buckets_found(SPACE, device.budget, play(device, SPACE))
-    assert found is not None
+    buckets = buckets_found(SPACE, device.budget, play(device, SPACE))
+    assert buckets is not None
     ran = [
         Candidate(batch_size=size, sequence_length=length)
-        for length, size in zip(found.boundaries, found.batch_sizes, strict=True)
+        for length, size in zip(buckets.boundaries, buckets.batch_sizes, strict=True)
     ]
     assert all(
         candidate.batch_size >= 0.75 * min(2048, 100_000 // (candidate.sequence_length or 1)) for candidate in ran
@@ -129,9 +129,7 @@ def test_buckets_that_need_more_by_turns_shrink_together_until_they_fit() -> Non
 
 
 @pytest.mark.parametrize(("turns_need", "most"), [(None, 4), (50.0, 4), (1.0, 0)])
-def test_where_they_can_not_take_turns_there_are_none_and_the_answer_stands(
-    turns_need: float | None, most: int
-) -> None:
+def test_the_answer_stands_where_buckets_can_not_take_turns(turns_need: float | None, most: int) -> None:
     device = FakeDevice(limit_bytes=10_100_000, law=law, turns_need=turns_need)
     space = replace(SPACE, most_buckets=most)
     history = play(device, space)
@@ -143,8 +141,8 @@ def test_where_they_can_not_take_turns_there_are_none_and_the_answer_stands(
     assert len(tried) == {None: 1, 50.0: 12, 1.0: 0}[turns_need]
 
 
-def test_what_runs_for_buckets_does_not_overturn_the_confirmed_answer() -> None:
-    """Rounding gives a short length slightly more tokens here, once it is run to its edge."""
+def test_trials_for_buckets_do_not_change_the_confirmed_answer() -> None:
+    """By rounding, a short length holds slightly more tokens here when it runs to its edge."""
     space = replace(SPACE, sequence_lengths=(24, 40, 64, 128, 256), batch_sizes=range(1, 5001))
     device = FakeDevice(limit_bytes=10_100_000, law=lambda candidate: 900_000 + law(candidate))
     history = play(device, space)
@@ -153,7 +151,7 @@ def test_what_runs_for_buckets_does_not_overturn_the_confirmed_answer() -> None:
     assert buckets_found(space, device.budget, history) is not None
 
 
-def test_a_crash_in_a_buckets_own_lane_leaves_the_answer_and_ends_the_buckets() -> None:
+def test_a_crash_in_the_lane_of_a_bucket_ends_the_buckets_and_keeps_the_answer() -> None:
     device = FakeDevice(limit_bytes=10_100_000, law=law)
     history: list[TrialRecord] = []
     while (trial := next_trial_of_all(SPACE, device.budget, history)) is not None:
@@ -168,7 +166,7 @@ def test_a_crash_in_a_buckets_own_lane_leaves_the_answer_and_ends_the_buckets() 
     assert buckets_found(SPACE, device.budget, history) is None
 
 
-def test_a_session_in_buckets_goes_on_where_it_was() -> None:
+def test_buckets_resume_where_they_stopped() -> None:
     device = FakeDevice(limit_bytes=10_100_000, law=law)
     history = play(device, SPACE)
     budget = Budget(limit_bytes=10_100_000, headroom=0.0)

@@ -1,8 +1,8 @@
-"""The search over recorded memory curves of real models: how many trials it takes, and how near it comes.
+"""The referee of the search: how many trials it takes over recorded memory curves, and how close it gets to the edge.
 
-Over all recordings, twenty budgets each, with the noise that was recorded: between fresh processes, and between those
-and climbs. Some of the search's constants were chosen on these same curves, hardly any on those of `HELD_OUT`: they
-say how it does on models that it does not know.
+The search runs over every recording under twenty budgets, with the noise that was recorded between fresh processes and
+between those and climbs. Most numbers of `oomtune.search.tuning` were chosen on these curves, and hardly any on those
+of `HELD_OUT`, which show how the search does on models that it does not know.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def answer(space: SearchSpace, records: list[TrialRecord]) -> int:
     return 0 if best is None else best.candidate.batch_size
 
 
-def test_the_recordings_are_of_many_models_in_both_precisions_with_several_runs_a_point() -> None:
+def test_the_recordings_cover_many_models_in_three_precisions_with_several_runs_a_size() -> None:
     assert len({curve.model for curve in CURVES}) >= 10
     assert {"float32", "mixed_bfloat16", "mixed_float16"} <= {curve.lane.precision for curve in CURVES}
     assert all(len(runs) >= 2 for curve in CURVES for runs in curve.peaks.values())
@@ -40,7 +40,7 @@ def test_the_recordings_are_of_many_models_in_both_precisions_with_several_runs_
 
 
 @pytest.mark.parametrize("models", [set(ZOO), set(HELD_OUT)], ids=["all", "held out"])
-def test_a_cold_lane_takes_a_handful_of_trials_and_ends_at_the_edge(models: set[str]) -> None:
+def test_an_unknown_lane_takes_a_handful_of_trials_and_ends_at_the_edge(models: set[str]) -> None:
     trials, failures, near = [], [], []
     for curve in (curve for curve in CURVES if curve.model in models):
         space = space_of([curve])
@@ -59,7 +59,7 @@ def test_a_cold_lane_takes_a_handful_of_trials_and_ends_at_the_edge(models: set[
 
 
 def pairs() -> Iterator[tuple[Curve, Curve]]:
-    """A lane that is known and one that is not: the same model at another length or in another precision."""
+    """Yield pairs of a lane that was searched and one that was not: one model at two lengths or in two precisions."""
     for known, asked in itertools.permutations(CURVES, 2):
         one, other = known.lane, asked.lane
         kin = (one.sequence_length == other.sequence_length) != (one.precision == other.precision)
@@ -67,7 +67,7 @@ def pairs() -> Iterator[tuple[Curve, Curve]]:
             yield known, asked
 
 
-def test_a_warm_lane_takes_fewer_to_its_own_edge() -> None:
+def test_a_lane_beside_one_that_was_searched_takes_fewer_trials_to_its_edge() -> None:
     trials, near = [], []
     for number, (known, asked) in enumerate(pairs()):
         together = budgets([known, asked])
@@ -87,9 +87,9 @@ def test_a_warm_lane_takes_fewer_to_its_own_edge() -> None:
     assert statistics.mean(near) >= 0.99
 
 
-def test_a_size_that_is_run_after_one_near_it_needs_what_a_fresh_process_does() -> None:
-    """So trials go on to larger sizes, and the replays above take these for fresh ones. The two were recorded at the
-    same size under the same limit, and differ as two fresh processes do."""
+def test_a_size_that_runs_after_a_size_close_to_it_needs_what_a_fresh_process_needs() -> None:
+    """This is why trials go on to larger sizes, and why the replays above treat those as fresh. Both were recorded at
+    the same size under the same limit, and differ no more than two fresh processes do."""
     after_another = [
         peak / approach.alone[size]
         for curve in CURVES
@@ -107,7 +107,7 @@ def test_a_size_that_is_run_after_one_near_it_needs_what_a_fresh_process_does() 
     assert statistics.stdev(after_another) <= 1.1 * statistics.stdev(fresh)
 
 
-def test_three_precisions_by_eight_lengths() -> None:
+def test_three_precisions_by_eight_lengths_take_as_many_trials_as_there_are_lanes_at_most() -> None:
     trials, same = [], []
     for curves in (read_curves(name) for name in MANY_LANES):
         space, every = space_of(curves), space_of(curves, every_lane=True)
@@ -119,7 +119,7 @@ def test_three_precisions_by_eight_lengths() -> None:
             assert best_of_all is not None
             trials.append(len(records))
             same.append(best.candidate.tokens >= best_of_all.candidate.tokens * (1 - space.resolution))
-            # Two runs of every lane differ by luck, too; never is the answer below what the best lane surely holds.
+            # Two searches also differ by luck, but no answer may be below what the best lane holds in every run.
             truth = max(edge_band(curve, budget)[0] * (curve.lane.sequence_length or 1) for curve in curves)
             assert best.candidate.tokens >= truth * (1 - space.resolution)
     assert statistics.mean(trials) <= 24
@@ -127,14 +127,14 @@ def test_three_precisions_by_eight_lengths() -> None:
 
 
 def with_a_time(record: TrialRecord) -> TrialRecord:
-    """As if it had taken what such a trial takes of a small model: recordings have no times."""
+    """Give the record the duration of such a trial with a small model, because recordings have no times."""
     whole_s = {Purpose.CALIBRATE: 5.0, Purpose.SEARCH: 3.0, Purpose.CONFIRM: 4.0}[record.trial.purpose]
     duration_s = whole_s if record.outcome.kind is Kind.FITS or record.outcome.points else 1.5
     return replace(record, outcome=replace(record.outcome, duration_s=duration_s))
 
 
-def test_what_remains_after_the_third_trial_is_foreseen_to_a_factor_of_two() -> None:
-    foreseen = []
+def test_the_remaining_time_after_the_third_trial_is_predicted_to_a_factor_of_two() -> None:
+    predicted = []
     one_lane = [[curve] for curve in CURVES[::4]]
     for curves in (*one_lane, *(read_curves(name) for name in MANY_LANES)):
         space = space_of(curves)
@@ -144,12 +144,12 @@ def test_what_remains_after_the_third_trial_is_foreseen_to_a_factor_of_two() -> 
             left_s = sum(record.outcome.duration_s for record in timed[3:])
             if left_s:
                 ahead_s = time_ahead_s(space, budget, timed[:3])
-                foreseen.append(ahead_s is not None and left_s / 2 <= ahead_s <= left_s * 2)
-    assert len(foreseen) > 100
-    assert statistics.mean(foreseen) >= 0.85
+                predicted.append(ahead_s is not None and left_s / 2 <= ahead_s <= left_s * 2)
+    assert len(predicted) > 100
+    assert statistics.mean(predicted) >= 0.85
 
 
-def test_an_answer_always_ran_and_fitted() -> None:
+def test_every_answer_ran_and_fitted() -> None:
     for curve in CURVES[::5]:
         space = space_of([curve])
         for seed, budget in enumerate(budgets([curve])):

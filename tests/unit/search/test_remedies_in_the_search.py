@@ -1,4 +1,4 @@
-"""Remedies as the search uses them: accumulation, lighter optimizers, and precisions that can't train."""
+"""Remedies in the search: gradient accumulation, lighter optimizers, and precisions that can't train."""
 
 from __future__ import annotations
 
@@ -10,63 +10,30 @@ from hypothesis import strategies as st
 
 from oomtune.diagnosis.nothing_fits import smallest_failure
 from oomtune.domain import (
-    Budget,
     Candidate,
     Confirm,
     Kind,
     Outcome,
-    ProbeResult,
-    ProbeSpec,
     Purpose,
     SearchSpace,
     Trial,
     TrialError,
-    TrialRecord,
     Verdict,
 )
-from oomtune.domain.observer import Observer, SilentObserver
 from oomtune.report.answer import answer_rows
 from oomtune.search import best_fit
 from oomtune.search.answer import micro_batch
-from oomtune.session import Limits, run_session
 from oomtune.trials.fake import FakeDevice, Law
-from oomtune.trials.runner import Runner
 from tests.benchmarks.searching import play
 from tests.support.outcomes import failed
-from tests.support.specs import CPU, small_probe_spec
-
-
-class Notes(SilentObserver):
-    def __init__(self) -> None:
-        self.notices: list[str] = []
-
-    def notice(self, text: str) -> None:
-        self.notices.append(text)
-
-
-def probe(
-    runner: Runner,
-    budget: Budget,
-    spec: ProbeSpec,
-    *,
-    earlier: tuple[TrialRecord, ...] = (),
-    observer: Observer | None = None,
-    max_trials: int | None = None,
-) -> ProbeResult:
-    return run_session(
-        spec,
-        CPU,
-        budget,
-        runner=runner,
-        ledger=list(earlier),
-        earlier=earlier,
-        observer=observer or SilentObserver(),
-        limits=Limits(max_trials=max_trials),
-    )
+from tests.support.sessions import Notices, linear_device, probe
+from tests.support.specs import small_probe_spec
 
 
 @given(effective=st.integers(1, 5_000), largest=st.integers(1, 5_000), step=st.integers(1, 64))
-def test_micro_batches_add_up_to_the_nearest_that_is_not_below(effective: int, largest: int, step: int) -> None:
+def test_micro_batches_add_up_to_the_nearest_batch_not_below_the_effective_one(
+    effective: int, largest: int, step: int
+) -> None:
     axis = range(step, 5_001, step)
     if largest % step or not step <= largest <= effective:
         return
@@ -79,13 +46,13 @@ def test_micro_batches_add_up_to_the_nearest_that_is_not_below(effective: int, l
         assert steps * size == effective
         assert size >= 0.9 * largest
     elif steps * size != effective:
-        # No other size takes as few steps and comes nearer.
+        # No other size comes nearer in as few steps.
         assert steps == math.ceil(effective / largest)
         assert all(steps * other < effective for other in axis if other < size)
 
 
-def test_the_answer_is_a_divisor_when_one_is_near_and_it_was_run() -> None:
-    device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
+def test_the_answer_is_a_divisor_of_the_effective_batch_when_one_is_near() -> None:
+    device = linear_device()
     space = SearchSpace(batch_sizes=range(1, 1001), effective_batch_size=1_000, resolution=0)
     history = play(space, device)
     best = best_fit(space, history)
@@ -100,8 +67,8 @@ def test_the_answer_is_a_divisor_when_one_is_near_and_it_was_run() -> None:
 
 
 @pytest.mark.parametrize(("effective", "largest"), [(512, 256), (512, 259), (1_024, 256), (640, 80), (256, 64)])
-def test_a_divisor_in_question_is_run_before_it_is_given_up(effective: int, largest: int) -> None:
-    """The largest that fits is known to 2 %, and the divisor may lie in what that leaves open."""
+def test_a_divisor_that_may_fit_runs_before_it_is_given_up(effective: int, largest: int) -> None:
+    """The edge is known to 2 %, and the divisor may lie in those 2 %."""
     device = FakeDevice(limit_bytes=100 + 5 * largest, law=lambda candidate: 100 + 5 * candidate.batch_size)
     space = SearchSpace(batch_sizes=range(1, effective + 1), effective_batch_size=effective)
     best = best_fit(space, play(space, device))
@@ -111,7 +78,7 @@ def test_a_divisor_in_question_is_run_before_it_is_given_up(effective: int, larg
     assert best.candidate.batch_size >= 0.9 * largest
 
 
-def test_the_effective_batch_at_once_needs_no_copy_of_the_weights_and_is_tried_without() -> None:
+def test_the_effective_batch_is_tried_in_one_piece_because_it_needs_no_copy_of_the_weights() -> None:
     def law(candidate: Candidate) -> int:
         return 100 + 5 * candidate.batch_size + (400 if candidate.batch_size < 100 else 0)
 
@@ -126,25 +93,25 @@ def test_the_effective_batch_at_once_needs_no_copy_of_the_weights_and_is_tried_w
     assert Candidate(batch_size=100) not in {trial.candidate for trial in tight.ran}
 
 
-def test_where_no_size_is_the_effective_batch_the_next_one_above_it_is_nearer_than_two_micro_batches() -> None:
+def test_the_size_just_above_the_effective_batch_is_nearer_than_two_micro_batches() -> None:
     spec = small_probe_spec(
         training__effective_batch_size=100, search__batch_size={"min": 8, "max": 512, "multiple_of": 8}
     )
     assert spec.space.batch_sizes[-1] == 104
-    device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
+    device = linear_device()
     result = probe(device, device.budget, spec)
     assert result.best is not None
     assert result.best.candidate.batch_size == 104
-    said = dict(answer_rows(result))["gradient accumulation"]
-    assert said == "no, effective batch 104, the nearest to 100: no micro-batch near this size divides it"
+    row = dict(answer_rows(result))["gradient accumulation"]
+    assert row == "no, effective batch 104, the nearest to 100: no micro-batch near this size divides it"
 
 
-def test_a_divisor_that_does_not_fit_when_it_is_run_is_given_up() -> None:
+def test_a_divisor_that_fails_is_given_up() -> None:
     def law(candidate: Candidate) -> int:
         return 100 + 5 * candidate.batch_size + (900 if candidate.batch_size == 170 else 0)
 
     device = FakeDevice(limit_bytes=1_000, law=law)
-    # A climb or a bisection must not meet the odd one out.
+    # With few sizes, neither a climb nor a bisection runs the exception.
     space = SearchSpace(batch_sizes=(100, 150, 170, 180), effective_batch_size=1_020, resolution=0.1)
     history = play(space, device)
     best = best_fit(space, history)
@@ -153,8 +120,8 @@ def test_a_divisor_that_does_not_fit_when_it_is_run_is_given_up() -> None:
     assert best.confirmed_by is not None
 
 
-def test_the_answer_says_how_micro_batches_add_up() -> None:
-    device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
+def test_the_report_shows_how_micro_batches_add_up() -> None:
+    device = linear_device()
     for effective, words in ((1_020, "6 steps, effective batch 1020"), (1_000, "6 steps, effective batch 1002, the n")):
         spec = small_probe_spec(training__effective_batch_size=effective, search__resolution=0.0)
         rows = dict(answer_rows(probe(device, device.budget, spec)))
@@ -165,7 +132,7 @@ def by_optimizer(**fixed_bytes: int) -> Law:
     return lambda candidate: fixed_bytes[candidate.optimizer or ""] + 5 * candidate.batch_size
 
 
-def test_a_lighter_optimizer_is_used_only_when_nothing_fits_with_the_ones_before() -> None:
+def test_a_lighter_optimizer_is_used_only_when_nothing_fits_with_those_before_it() -> None:
     device = FakeDevice(limit_bytes=1_000, law=by_optimizer(adam=950, adafactor=500, sgd=100))
     roomy = small_probe_spec(search__optimizer=["adam", "adafactor", "sgd"])
     result = probe(device, device.budget, roomy)
@@ -185,7 +152,7 @@ def test_a_lighter_optimizer_is_used_only_when_nothing_fits_with_the_ones_before
 
 
 class Overflows:
-    """In half precision more fits, but the loss overflows once it trains for as long as an answer must."""
+    """A device where more fits in half precision, but the loss of a confirm run overflows."""
 
     def __init__(self, *precisions: str) -> None:
         self.device = FakeDevice(limit_bytes=1_000, law=lambda c: (50 if c.lane.half else 100) + 5 * c.batch_size)
@@ -202,12 +169,12 @@ class Overflows:
         self.device.close()
 
 
-def test_a_precision_that_overflows_is_refused_and_the_next_is_taken() -> None:
+def test_a_precision_that_overflows_is_refused_and_the_next_one_is_the_answer() -> None:
     spec = small_probe_spec(search__precision=["mixed_float16", "float32"], search__resolution=0.0)
     runner = Overflows("mixed_float16")
-    notes = Notes()
-    result = probe(runner, runner.device.budget, spec, observer=notes)
-    assert notes.notices == ["mixed_float16 is refused: the loss is inf at step 7"]
+    notices = Notices()
+    result = probe(runner, runner.device.budget, spec, observer=notices)
+    assert notices.notices == ["mixed_float16 is refused: the loss is inf at step 7"]
     assert result.verdict is Verdict.TUNED
     assert result.best is not None
     assert result.best.candidate == Candidate(batch_size=180, precision="float32")
@@ -218,7 +185,7 @@ def test_a_precision_that_overflows_is_refused_and_the_next_is_taken() -> None:
 
 
 @pytest.mark.parametrize("largest", [100, 400])
-def test_where_nothing_fits_what_is_told_is_not_of_a_precision_that_fitted_and_was_refused(largest: int) -> None:
+def test_the_smallest_failure_is_not_one_of_a_precision_that_was_refused(largest: int) -> None:
     sizes = {"min": 60, "max": largest}
     spec = small_probe_spec(search__precision=["mixed_float16", "float32"], search__batch_size=sizes)
     runner = Overflows("mixed_float16")
@@ -229,7 +196,7 @@ def test_where_nothing_fits_what_is_told_is_not_of_a_precision_that_fitted_and_w
     assert (smallest, error.code) == (Candidate(batch_size=60, precision="float32"), "device_oom")
 
 
-def test_when_every_precision_is_refused_that_is_a_failure_and_not_memory() -> None:
+def test_the_probe_fails_when_every_precision_is_refused() -> None:
     spec = small_probe_spec(search__precision=["mixed_float16", "mixed_bfloat16"])
     runner = Overflows("mixed_float16", "mixed_bfloat16")
     result = probe(runner, runner.device.budget, spec)
@@ -239,7 +206,7 @@ def test_when_every_precision_is_refused_that_is_a_failure_and_not_memory() -> N
     assert probe(runner, runner.device.budget, spec, earlier=result.records).verdict is Verdict.FAILED
 
 
-def test_under_float32_a_loss_that_is_no_number_stops_the_probe() -> None:
+def test_a_loss_that_is_not_a_number_in_float32_stops_the_probe() -> None:
     spec = small_probe_spec(search__precision=["float32", "mixed_float16"])
     runner = Overflows("float32")
     runner.device.law = lambda candidate: (500 if candidate.lane.half else 100) + 5 * candidate.batch_size

@@ -1,4 +1,4 @@
-"""The search in single cases: one law or one story each, and what it must do there."""
+"""The search in single cases: one law each, and what the search must do there."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tests.benchmarks.searching import play, search
 MB = 1_000_000
 
 
-def test_a_straight_line_takes_the_two_trials_that_prove_an_answer() -> None:
+def test_a_straight_line_takes_two_trials() -> None:
     device = FakeDevice(limit_bytes=1000 * MB, law=lambda c: 50 * MB + 2 * MB * c.batch_size, headroom=0.05)
     history = play(SearchSpace(batch_sizes=range(1, 4097)), device)
     assert [record.trial.purpose.value for record in history] == ["calibrate", "confirm"]
 
 
-def test_a_climb_that_ends_early_costs_one_trial_more_because_the_next_goes_on_to_the_edge() -> None:
+def test_a_climb_that_ends_too_early_costs_one_trial_more() -> None:
     def run(trial: Trial) -> Outcome:
         needs = 1.1 if isinstance(trial, Climb) else 1.0
         law = lambda candidate: int(needs * (50 * MB + 2 * MB * candidate.batch_size))  # noqa: E731
@@ -54,8 +54,8 @@ def test_a_climb_that_ends_early_costs_one_trial_more_because_the_next_goes_on_t
     assert 450 < larger[0].batch_size <= best.candidate.batch_size / 0.98 + 1
 
 
-def test_a_size_that_failed_after_another_is_run_alone_when_a_fresh_process_leaves_room_for_it() -> None:
-    """What comes after another size needs a tenth more here than it does alone."""
+def test_a_size_that_failed_after_another_runs_again_when_a_fresh_process_leaves_room_for_it() -> None:
+    """A size needs a tenth more after another size than it needs alone."""
 
     def run(trial: Trial) -> Outcome:
         def law(candidate: Candidate) -> int:
@@ -70,7 +70,7 @@ def test_a_size_that_failed_after_another_is_run_alone_when_a_fresh_process_leav
     assert best.candidate.batch_size >= 0.93 * 490
 
 
-def test_the_fake_device_of_the_style_guide() -> None:
+def test_an_exact_search_finds_the_last_batch_that_fits() -> None:
     device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
     space = SearchSpace(batch_sizes=range(1, 1025), resolution=0)
     best = best_fit(space, play(space, device))
@@ -78,13 +78,13 @@ def test_the_fake_device_of_the_style_guide() -> None:
     assert best.candidate.batch_size == 180
 
 
-def test_a_failed_confirm_sends_the_search_on() -> None:
-    """The law climbs with every run after the first: what fitted in the search does not when it is confirmed."""
-    seen: set[Candidate] = set()
+def test_the_search_goes_on_after_a_failed_confirm_run() -> None:
+    """A second run of a candidate needs more, so a candidate that fitted in the search fails when it is confirmed."""
+    ran: set[Candidate] = set()
 
     def law(candidate: Candidate) -> int:
-        again = candidate in seen
-        seen.add(candidate)
+        again = candidate in ran
+        ran.add(candidate)
         return 100 + 5 * candidate.batch_size + (80 if again else 0)
 
     device = FakeDevice(limit_bytes=1_000, law=law)
@@ -96,7 +96,7 @@ def test_a_failed_confirm_sends_the_search_on() -> None:
     assert best.confirmed_by.outcome.kind is Kind.FITS
 
 
-def test_on_a_tie_the_longer_sequence_and_then_the_first_precision_win() -> None:
+def test_on_a_tie_the_longer_sequence_wins_and_then_the_first_precision() -> None:
     device = FakeDevice(limit_bytes=1000 * MB, law=lambda candidate: MB)
     space = SearchSpace(
         batch_sizes=(8, 16, 32), sequence_lengths=(64, 128), precisions=("float32", "mixed_bfloat16"), resolution=0
@@ -106,7 +106,7 @@ def test_on_a_tie_the_longer_sequence_and_then_the_first_precision_win() -> None
     assert best.candidate == Candidate(batch_size=32, sequence_length=128, precision="float32")
 
 
-def test_throughput_prefers_the_fastest_that_fits_and_not_the_largest() -> None:
+def test_throughput_prefers_the_fastest_batch_to_the_largest() -> None:
     device = FakeDevice(
         limit_bytes=1000 * MB,
         law=lambda candidate: MB * candidate.batch_size,
@@ -119,7 +119,7 @@ def test_throughput_prefers_the_fastest_that_fits_and_not_the_largest() -> None:
     assert best.candidate.sequence_length == 8
 
 
-def test_when_nothing_fits_few_trials_say_so() -> None:
+def test_few_trials_show_that_nothing_fits() -> None:
     device = FakeDevice(limit_bytes=10, law=lambda candidate: 1000)
     space = SearchSpace(
         batch_sizes=range(1, 1025),
@@ -142,8 +142,8 @@ def test_the_same_history_always_calls_for_the_same_trial() -> None:
 
 
 @pytest.mark.parametrize("needs", [0.8, 0.9, 1.1, 1.3])
-def test_where_a_climb_ended_is_no_proof_against_a_fresh_process(needs: float) -> None:
-    """A climb's process has run smaller sizes before, and needs more or less for it."""
+def test_a_fresh_process_overrules_the_end_of_a_climb(needs: float) -> None:
+    """The process of a climb has run smaller sizes, and so needs more or less than a fresh one."""
 
     def law(candidate: Candidate) -> int:
         return 50 * MB + 2 * MB * candidate.batch_size
@@ -169,8 +169,8 @@ def test_where_a_climb_ended_is_no_proof_against_a_fresh_process(needs: float) -
 
 
 @pytest.mark.parametrize(("level_from", "edge"), [(100, 1000), (400, 900), (560, 840)])
-def test_a_level_stretch_below_the_budget_is_crossed_in_ever_longer_strides(level_from: int, edge: int) -> None:
-    """As the allocator's doubled regions make them: a climb's process ends early, and fresh ones show no slope."""
+def test_a_level_stretch_below_the_budget_is_crossed_in_ever_longer_steps(level_from: int, edge: int) -> None:
+    """The allocator doubles its regions: the climb ends early, and fresh processes show no slope."""
 
     def peak(candidate: Candidate, *, climbing: bool) -> int:
         batch = candidate.batch_size
@@ -191,8 +191,8 @@ def test_a_level_stretch_below_the_budget_is_crossed_in_ever_longer_strides(leve
     assert len(records) <= 12
 
 
-def test_in_half_precision_odd_batches_are_left_out_where_they_are_many() -> None:
-    """They were seen to need more memory than the even ones on either side."""
+def test_half_precision_leaves_out_odd_batches_where_even_ones_are_close() -> None:
+    """In half precision an odd batch of an LSTM needs more memory than the even ones beside it."""
 
     def law(candidate: Candidate) -> int:
         return int((50 * MB + MB * candidate.batch_size) * (1.08 if candidate.batch_size % 2 else 1))
@@ -206,7 +206,7 @@ def test_in_half_precision_odd_batches_are_left_out_where_they_are_many() -> Non
     assert len(history) <= 3
 
 
-def test_the_next_larger_batch_that_failed_is_named() -> None:
+def test_the_next_larger_batch_that_failed_is_reported() -> None:
     device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
     space = SearchSpace(batch_sizes=range(1, 1025), resolution=0)
     history = play(space, device)
@@ -216,8 +216,8 @@ def test_the_next_larger_batch_that_failed_is_named() -> None:
     )
 
 
-def test_a_size_that_failed_after_another_and_is_doubted_has_no_peak_to_compare_with() -> None:
-    """It had fitted in the climb. What the next trial took says that there is room for more."""
+def test_a_doubted_failure_without_a_peak_does_not_bound_the_next_trial() -> None:
+    """The size fitted in the climb and failed after another size. A later trial shows room for more."""
     space, budget, lane = (
         SearchSpace(batch_sizes=range(1, 4097)),
         Budget(limit_bytes=1000 * MB),
@@ -241,8 +241,8 @@ def test_a_size_that_failed_after_another_and_is_doubted_has_no_peak_to_compare_
     assert trial.candidate.batch_size > 1695
 
 
-def test_something_is_foreseen_until_the_answer_is_known() -> None:
-    """How well, the recorded curves say: a law without noise is easier than any that the forecast reckons with."""
+def test_the_remaining_time_is_positive_until_the_answer_is_confirmed() -> None:
+    """The recorded curves test how good the forecast is; it expects more noise than this law has."""
     device = FakeDevice(limit_bytes=1000 * MB, law=lambda c: 50 * MB + 2 * MB * c.batch_size, headroom=0.05)
     space = SearchSpace(batch_sizes=range(1, 4097), precisions=("float32", "mixed_bfloat16"))
     history = play(space, device)
@@ -253,8 +253,8 @@ def test_something_is_foreseen_until_the_answer_is_known() -> None:
 
 
 @pytest.mark.parametrize("kind", [Kind.HOST_OOM, Kind.TIMEOUT])
-def test_host_memory_and_timeouts_bound_the_search_too(kind: FailureKind) -> None:
-    """Anything but a crash at a size means that the size can't be had."""
+def test_host_memory_and_timeouts_bound_the_search(kind: FailureKind) -> None:
+    """Whatever ends a trial except a crash rules out its size."""
     device = FakeDevice(limit_bytes=1_000, law=lambda candidate: 100 + 5 * candidate.batch_size)
     space = SearchSpace(batch_sizes=range(1, 1025), resolution=0)
 
@@ -269,10 +269,8 @@ def test_host_memory_and_timeouts_bound_the_search_too(kind: FailureKind) -> Non
 
 
 @pytest.mark.parametrize(("build_s", "step_s", "slow"), [(5.0, 0.01, False), (0.5, 1.0, True)])
-def test_where_steps_are_slow_only_what_may_be_the_last_runs_at_full_length(
-    build_s: float, step_s: float, slow: bool
-) -> None:
-    """The climb ends too early, so the first batch after it has room above it."""
+def test_slow_steps_leave_full_length_to_the_last_trial(build_s: float, step_s: float, slow: bool) -> None:
+    """The climb ends too early, so larger batches are open after the first trial that follows it."""
 
     def law(candidate: Candidate) -> int:
         return 50 * MB + 2 * MB * candidate.batch_size

@@ -1,4 +1,4 @@
-"""The search against laws of memory: what it must never do, and how close it must come."""
+"""The search against laws of memory: what it must never do, and how close to the edge it must get."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ resolutions = st.sampled_from([0.0, 0.01, 0.02, 0.1])
 
 @settings(max_examples=120, deadline=None)
 @given(law=monotone, axis=axes, resolution=resolutions)
-def test_for_a_monotone_law_the_answer_is_within_resolution_of_the_edge(
+def test_the_answer_is_within_the_resolution_of_the_edge_of_a_monotone_law(
     law: Callable[[int], int], axis: range | tuple[int, ...], resolution: float
 ) -> None:
     device = FakeDevice(limit_bytes=1000 * MB, law=lambda candidate: law(candidate.batch_size))
@@ -71,7 +71,7 @@ def test_for_a_monotone_law_the_answer_is_within_resolution_of_the_edge(
 
 @settings(max_examples=300, deadline=None)
 @given(law=monotone, axis=axes, resolution=resolutions)
-def test_at_worst_it_is_a_binary_search(
+def test_the_search_is_never_slower_than_three_binary_searches(
     law: Callable[[int], int], axis: range | tuple[int, ...], resolution: float
 ) -> None:
     device = FakeDevice(limit_bytes=1000 * MB, law=lambda candidate: law(candidate.batch_size))
@@ -84,10 +84,10 @@ any_law = st.dictionaries(st.integers(1, 300), st.integers(0, 2000 * MB), min_si
 
 @settings(max_examples=300, deadline=None)
 @given(table=any_law, resolution=resolutions, headroom=st.sampled_from([0.0, 0.05]))
-def test_whatever_the_law_nothing_runs_twice_and_only_what_fitted_is_answered(
+def test_no_candidate_runs_twice_and_only_one_that_fitted_is_the_answer(
     table: dict[int, int], resolution: float, headroom: float
 ) -> None:
-    """No order at all in the law: fits and failures anywhere."""
+    """The law has no order: any size may fit or fail."""
     device = FakeDevice(
         limit_bytes=1000 * MB, law=lambda candidate: table.get(candidate.batch_size, 1500 * MB), headroom=headroom
     )
@@ -109,7 +109,7 @@ def test_whatever_the_law_nothing_runs_twice_and_only_what_fitted_is_answered(
     resolution=resolutions,
     lengths=st.sampled_from([None, (64,), (32, 64, 128)]),
 )
-def test_however_noisy_memory_is_the_search_comes_to_an_end(
+def test_the_search_ends_however_noisy_memory_is(
     seed: int, noise: float, in_a_climb: float, resolution: float, lengths: tuple[int, ...] | None
 ) -> None:
     chance = random.Random(seed)
@@ -132,7 +132,7 @@ def test_however_noisy_memory_is_the_search_comes_to_an_end(
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.randoms(use_true_random=False), noise=st.floats(0, 0.05), slope=st.integers(MB // 10, 50 * MB))
-def test_noise_never_makes_it_answer_what_did_not_fit_when_it_ran(seed, noise: float, slope: int) -> None:  # type: ignore[no-untyped-def]
+def test_noise_never_makes_a_size_the_answer_that_failed_in_any_run(seed, noise: float, slope: int) -> None:  # type: ignore[no-untyped-def]
     def law(candidate: Candidate) -> int:
         return int((50 * MB + slope * candidate.batch_size) * (1 + seed.uniform(-noise, noise)))
 
@@ -147,12 +147,12 @@ def test_noise_never_makes_it_answer_what_did_not_fit_when_it_ran(seed, noise: f
 
 
 lengths = st.lists(st.sampled_from([16, 32, 64, 96, 128, 256, 512]), min_size=1, max_size=5, unique=True).map(
-    lambda found: tuple(sorted(found))
+    lambda chosen: tuple(sorted(chosen))
 )
 
 
 def physical_law(fixed: int, per_sample: int, per_token: int, per_pair: int, half: float) -> Callable[[Candidate], int]:
-    """What real models do: a fixed part, and per sample a part, one by the token and one by pairs of tokens."""
+    """Return the law of a real model: a fixed part, and for each sample parts by sample, token and pair of tokens."""
 
     def law(candidate: Candidate) -> int:
         length = candidate.sequence_length or 1
@@ -187,7 +187,7 @@ def edges(space: SearchSpace, law: Callable[[Candidate], int], budget: int) -> d
     lengths=lengths,
     objective=st.sampled_from([Objective.TOKENS, Objective.BATCH_SIZE, Objective.SEQUENCE_LENGTH]),
 )
-def test_the_joint_answer_is_within_resolution_of_the_best_of_all_lanes(
+def test_the_answer_is_within_the_resolution_of_the_best_of_all_lanes(
     law: Callable[[Candidate], int], lengths: tuple[int, ...], objective: Objective
 ) -> None:
     space = SearchSpace(
@@ -219,7 +219,7 @@ def test_the_joint_answer_is_within_resolution_of_the_best_of_all_lanes(
 
 @settings(max_examples=60, deadline=None)
 @given(law=physical, lengths=lengths)
-def test_with_the_whole_frontier_asked_for_every_lane_is_known_to_resolution(
+def test_every_lane_is_known_to_the_resolution_when_the_whole_frontier_is_asked_for(
     law: Callable[[Candidate], int], lengths: tuple[int, ...]
 ) -> None:
     space = SearchSpace(
