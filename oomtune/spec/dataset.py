@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from oomtune import domain
-from oomtune.spec.fields import InModule, Positive, Section, Wrong, nearest
+from oomtune.spec.fields import InModule, Positive, Section, Wrong, convert, nearest
 from oomtune.spec.files import matching_paths
 from oomtune.spec.yaml_text import KeyPath
 
-_Value = TypeVar("_Value")
 DType = Literal[
     "float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "bool"
 ]  # fmt: skip
@@ -22,6 +21,7 @@ DType = Literal[
 class Tensor(Section):
     """One tensor of a sample. `sequence_length` in the shape stands for the value under trial."""
 
+    domain_type: ClassVar[type] = domain.TensorSpec
     shape: list[Positive | Literal["sequence_length"]]
     dtype: DType = "float32"
     max: Annotated[float, Field(gt=0)] | None = Field(None, description="values lie below this; required for integers")
@@ -39,9 +39,6 @@ class Tensor(Section):
                 f"expected max to be a whole number from 1 to {largest} for an {self.dtype}; got {self.max:g}"
             )
         return self
-
-    def to_domain(self) -> domain.TensorSpec:
-        return domain.TensorSpec(shape=tuple(self.shape), dtype=self.dtype, max=self.max)
 
 
 def _tensor_form(value: Any) -> str:
@@ -75,12 +72,19 @@ def _must_be(words: str, is_valid: Callable[[Any], bool], *, or_mapping: bool = 
     return BeforeValidator(check)
 
 
+def _paths(path: Any) -> Any:
+    if isinstance(path, dict):
+        return {name: _paths(entry) for name, entry in path.items()}
+    return (path,) if isinstance(path, str) else tuple(path)
+
+
 _Word = Annotated[str, Field(min_length=1)]
 _Words = Annotated[list[_Word], Field(min_length=1)]
-Paths = Annotated[_Word | _Words, _must_be("a path or a list of paths", _is_name_or_list)]
+Paths = Annotated[_Word | _Words, _must_be("a path or a list of paths", _is_name_or_list), AfterValidator(_paths)]
 PathsByName = Annotated[
     _Word | _Words | Annotated[dict[str, _Word | _Words], Field(min_length=1)],
     _must_be("a path, a list of paths, or a mapping of inputs to paths", _is_name_or_list, or_mapping=True),
+    AfterValidator(_paths),
 ]
 ArrayNames = Annotated[
     _Word | Annotated[dict[str, _Word], Field(min_length=1)],
@@ -96,27 +100,16 @@ def _values(names: str | list[str] | dict[str, Any]) -> Iterator[str | list[str]
     yield from names.values() if isinstance(names, dict) else [names]
 
 
-def _each(convert: Callable[[Any], _Value], entries: Any) -> _Value | dict[str, _Value]:
-    """Convert one entry, or each of several named entries."""
-    return {name: convert(entry) for name, entry in entries.items()} if isinstance(entries, dict) else convert(entries)
-
-
-def _paths(path: str | list[str]) -> tuple[str, ...]:
-    return (path,) if isinstance(path, str) else tuple(path)
-
-
-def _columns(columns: str | list[str]) -> domain.Columns:
-    return columns if isinstance(columns, str) else tuple(columns)
-
-
 class Tokenizer(Section):
     """How text becomes tokens: split and hashed, or a Keras TextVectorization layer."""
 
     split: Literal["words", "characters", "bytes", "none"] = Field(
-        "words", description="none leaves text as it is, for a model that takes text"
+        default="words", description="none leaves text as it is, for a model that takes text"
     )
-    max: Annotated[int, Field(ge=2, le=2**31 - 1)] = Field(20_000, description="tokens are numbers below this")
-    TextVectorization: dict[str, Any] | None = Field(None, description="arguments for keras.layers.TextVectorization")
+    max: Annotated[int, Field(ge=2, le=2**31 - 1)] = Field(default=20_000, description="tokens are numbers below this")
+    TextVectorization: dict[str, Any] | None = Field(
+        default=None, description="arguments for keras.layers.TextVectorization"
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> Tokenizer:
@@ -137,20 +130,12 @@ class Tokenizer(Section):
             raise ValueError("ragged is always true, so that samples keep their lengths; remove it")
         return self
 
-    def to_domain(self) -> domain.Tokenizer:
-        return domain.Tokenizer(split=self.split, max=self.max, vectorization=self.TextVectorization)
-
 
 class Synthetic(Section):
     """Random samples. A model with several inputs or outputs gets a mapping of their names to tensors."""
 
     inputs: Tensors
     targets: Tensors
-
-    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.SyntheticData:
-        return domain.SyntheticData(
-            inputs=_each(Tensor.to_domain, self.inputs), targets=_each(Tensor.to_domain, self.targets)
-        )
 
 
 class Npz(Section):
@@ -160,18 +145,12 @@ class Npz(Section):
     inputs: ArrayNames = "x"
     targets: ArrayNames = "y"
 
-    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.NpzData:
-        return domain.NpzData(paths=_paths(self.path), inputs=self.inputs, targets=self.targets)
-
 
 class Npy(Section):
     """NumPy files of one array each, one entry a sample."""
 
     inputs: PathsByName
     targets: PathsByName
-
-    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.NpyData:
-        return domain.NpyData(inputs=_each(_paths, self.inputs), targets=_each(_paths, self.targets))
 
 
 class _Table(Section):
@@ -198,30 +177,11 @@ class Csv(_Table):
     text: list[_Word] = Field([], description="the columns that are text; all others are numbers")
     delimiter: Annotated[str, _must_be("one character", lambda value: isinstance(value, str) and len(value) == 1)] = ","
 
-    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.CsvData:
-        return domain.CsvData(
-            paths=_paths(self.path),
-            inputs=_each(_columns, self.inputs),
-            targets=_each(_columns, self.targets),
-            text=tuple(self.text),
-            delimiter=self.delimiter,
-            tokenizer=tokenizer,
-        )
-
 
 class Jsonl(_Table):
     """One JSON object a line. A list of fields is one vector."""
 
     text: list[_Word] = Field([], description="the targets whose strings are text instead of class names")
-
-    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.JsonlData:
-        return domain.JsonlData(
-            paths=_paths(self.path),
-            inputs=_each(_columns, self.inputs),
-            targets=_each(_columns, self.targets),
-            text=tuple(self.text),
-            tokenizer=tokenizer,
-        )
 
 
 class Text(Section):
@@ -233,14 +193,11 @@ class Text(Section):
         Discriminator(lambda value: "<tensor>" if isinstance(value, dict | BaseModel) else "<word>"),
     ] = Field("next", description="each token's successor, the tokens themselves, or a random tensor")
 
-    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.TextData:
-        targets = self.targets if isinstance(self.targets, str) else self.targets.to_domain()
-        return domain.TextData(paths=_paths(self.path), targets=targets, tokenizer=tokenizer)
-
 
 class Feature(Section):
     """One feature of a tf.train.Example."""
 
+    domain_type: ClassVar[type] = domain.Feature
     shape: list[Positive | None] = Field([], description="null is an axis that varies")
     dtype: Literal["int64", "float32", "string"]
 
@@ -273,19 +230,6 @@ class Tfrecord(Section):
                     )
         return self
 
-    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.TfrecordData:
-        return domain.TfrecordData(
-            paths=_paths(self.path),
-            features={
-                name: domain.Feature(shape=tuple(feature.shape), dtype=feature.dtype)
-                for name, feature in self.features.items()
-            },
-            inputs=self.inputs,
-            targets=self.targets,
-            compression=self.compression,
-            tokenizer=tokenizer,
-        )
-
 
 class Images(Section):
     """Folders of images, one folder a class."""
@@ -293,10 +237,6 @@ class Images(Section):
     path: Paths
     size: Annotated[list[Positive], Field(min_length=2, max_length=2, description="height and width")]
     channels: Literal[1, 3, 4] = 3
-
-    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.ImagesData:
-        height, width = self.size
-        return domain.ImagesData(paths=_paths(self.path), size=(height, width), channels=self.channels)
 
 
 class Tfds(Section):
@@ -307,13 +247,19 @@ class Tfds(Section):
     inputs: ArrayNames
     targets: ArrayNames
 
-    def to_domain(self, tokenizer: domain.Tokenizer) -> domain.TfdsData:
-        return domain.TfdsData(
-            path=self.path, split=self.split, inputs=self.inputs, targets=self.targets, tokenizer=tokenizer
-        )
 
-
-_KINDS = ("synthetic", "npz", "npy", "csv", "jsonl", "text", "tfrecord", "images", "python", "tfds")
+_KINDS: dict[str, type[domain.DatasetSpec]] = {
+    "synthetic": domain.SyntheticData,
+    "npz": domain.NpzData,
+    "npy": domain.NpyData,
+    "csv": domain.CsvData,
+    "jsonl": domain.JsonlData,
+    "text": domain.TextData,
+    "tfrecord": domain.TfrecordData,
+    "images": domain.ImagesData,
+    "python": domain.PythonData,
+    "tfds": domain.TfdsData,
+}
 
 
 class Dataset(Section):
@@ -338,18 +284,24 @@ class Dataset(Section):
     @model_validator(mode="after")
     def _exactly_one(self) -> Dataset:
         if sum(getattr(self, kind) is not None for kind in _KINDS) != 1:
-            raise ValueError(f"expected exactly one of {', '.join(_KINDS[:-1])} and {_KINDS[-1]}")
+            *kinds, last = _KINDS
+            raise ValueError(f"expected exactly one of {', '.join(kinds)} and {last}")
         return self
 
 
 def dataset_spec(dataset: Dataset) -> domain.DatasetSpec:
     """Convert the one kind of data that the section names."""
-    if dataset.python is not None:
-        return domain.PythonData(function=dataset.python)
-    tokenizer = domain.Tokenizer() if dataset.tokenizer is None else dataset.tokenizer.to_domain()
-    section: Synthetic | Npz | Npy | Csv | Jsonl | Text | Tfrecord | Images | Tfds
-    section = next(value for kind in _KINDS if (value := getattr(dataset, kind)) is not None)
-    return section.to_domain(tokenizer)
+    kind = next(kind for kind in _KINDS if getattr(dataset, kind) is not None)
+    section: Section | str = getattr(dataset, kind)
+    if isinstance(section, str):
+        return domain.PythonData(function=section)
+    tokenizer = dataset.tokenizer or Tokenizer()
+    return convert(
+        section,
+        _KINDS[kind],
+        paths=getattr(section, "path", None),
+        tokenizer=convert(tokenizer, domain.Tokenizer, vectorization=tokenizer.TextVectorization),
+    )
 
 
 def data_files(dataset: domain.DatasetSpec, folder: Path) -> Iterator[Path]:

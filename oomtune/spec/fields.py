@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Collection
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
@@ -12,6 +13,7 @@ from oomtune import domain
 from oomtune.spec.yaml_text import KeyPath
 from oomtune.units import MIB, parse_bytes, parse_seconds
 
+_Type = TypeVar("_Type")
 Wrong = tuple[KeyPath, str]
 """The path of an entry, and what is wrong with it."""
 
@@ -22,6 +24,25 @@ InModule = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    domain_type: ClassVar[type | None] = None
+    """What a section inside another one becomes."""
+
+
+def convert(section: Section, target: type[_Type], **changes: Any) -> _Type:
+    """Return the domain type with those values, of the section and of `changes`, that are among its fields. Lists
+    become tuples."""
+    values = {name: _immutable(value) for name, value in section} | changes
+    names = [field.name for field in dataclasses.fields(target)]  # type: ignore[arg-type]
+    return target(**{name: values[name] for name in names if name in values})
+
+
+def _immutable(value: Any) -> Any:
+    if isinstance(value, Section) and value.domain_type is not None:
+        return convert(value, value.domain_type)
+    if isinstance(value, dict):
+        return {key: _immutable(entry) for key, entry in value.items()}
+    return tuple(map(_immutable, value)) if isinstance(value, list) else value
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from oomtune import domain
 from oomtune.errors import Problem, SpecProblem, UsageProblem
 from oomtune.spec.dataset import dataset_spec, wrong_in_dataset
-from oomtune.spec.fields import Wrong
+from oomtune.spec.fields import Wrong, convert
 from oomtune.spec.model import is_text_to_tokens, model_spec, wrong_in_model
 from oomtune.spec.problems import problems_of
 from oomtune.spec.schema import LENGTH, Spec, wrong_between_sections
@@ -179,7 +179,7 @@ def _uses_of_length(value: Any, path: KeyPath) -> Iterator[KeyPath]:
 
 
 def _to_domain(spec: Spec, path: Path, folder: Path, every_lane: bool) -> domain.ProbeSpec:
-    percentiles = spec.search.percentiles
+    percentiles, limit = spec.search.percentiles, spec.device.memory_limit
     return domain.ProbeSpec(
         name=spec.name or path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".tuned"),
         folder=str(folder),
@@ -187,8 +187,8 @@ def _to_domain(spec: Spec, path: Path, folder: Path, every_lane: bool) -> domain
         dataset=None if spec.dataset is None else dataset_spec(spec.dataset),
         training=training_spec(spec.training, spec.search.optimizer),
         space=search_space(spec.search, spec.training.effective_batch_size, spec.trial.confirm_steps, every_lane),
-        device=spec.device.to_domain(),
-        trial=spec.trial.to_domain(),
+        device=convert(spec.device, domain.DeviceRequest, memory_limit_bytes=None if limit == "auto" else limit),
+        trial=convert(spec.trial, domain.TrialSettings, timeout_s=spec.trial.timeout),
         length_percentiles=tuple(percentiles.percentiles) if percentiles else (),
         length_multiple_of=percentiles.multiple_of if percentiles else 1,
         min_sequence_length=spec.search.min_sequence_length or 1,

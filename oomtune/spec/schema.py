@@ -39,30 +39,12 @@ class DeviceSection(Section):
             raise ValueError("like and memory_limit both set the limit; keep one")
         return self
 
-    def to_domain(self) -> domain.DeviceRequest:
-        return domain.DeviceRequest(
-            kind=self.kind,
-            memory_limit_bytes=None if self.memory_limit == "auto" else self.memory_limit,
-            like=self.like,
-            headroom=self.headroom,
-            allocator=self.allocator,
-            memory_growth=self.memory_growth,
-        )
-
 
 class TrialSection(Section):
     warmup_steps: Annotated[int, Field(ge=1, le=10_000)] = 1
     steps: Annotated[int, Field(ge=1, le=10_000)] = 3
     confirm_steps: Annotated[int, Field(ge=2, le=1_000_000)] = 20
     timeout: Duration = 600.0
-
-    def to_domain(self) -> domain.TrialSettings:
-        return domain.TrialSettings(
-            warmup_steps=self.warmup_steps,
-            steps=self.steps,
-            confirm_steps=self.confirm_steps,
-            timeout_s=self.timeout,
-        )
 
 
 class Tuned(BaseModel):
