@@ -125,7 +125,7 @@ class _Cells:
         self._classes: dict[str, dict[str, int]] = {
             column: {} for column in _columns(data.targets) if _are_names([row[column] for row, _ in first])
         }
-        self._fractional: set[tuple[str, Columns]] = set()
+        self._fractional: set[Columns] = set()
         for row, where in first:
             self.sample(row, where)
 
@@ -137,11 +137,11 @@ class _Cells:
             return row[columns]
         names = [columns] if isinstance(columns, str) else columns
         values = [self._number(side, column, row[column], where) for column in names]
-        if any(not value.is_integer() or abs(value) >= _INT32_END for value in values):
-            self._fractional.add((side, columns))
-        is_fractional = side == "inputs" or (side, columns) in self._fractional
-        array = np.array(values, dtype=np.float32 if is_fractional else np.int32)
-        return np.array(array[0]) if isinstance(columns, str) else array
+        if side == "targets" and any(not value.is_integer() or abs(value) >= _INT32_END for value in values):
+            self._fractional.add(columns)
+        is_fractional = side == "inputs" or columns in self._fractional
+        dtype = np.float32 if is_fractional else np.int32
+        return np.array(values[0] if isinstance(columns, str) else values, dtype=dtype)
 
     def _number(self, side: str, column: str, text: str, where: str) -> float:
         classes = self._classes.get(column) if side == "targets" else None

@@ -15,6 +15,8 @@ def parts(nest: Nest) -> dict[str, Any]:
 
     A tensor that is not nested has the empty name.
     """
+    if not isinstance(nest, dict | tuple | list):  # most nests: a scan calls this for every sample
+        return {"": nest}
     tensors: dict[str, Any] = {}
     mapped(tensors.__setitem__, nest)
     return tensors

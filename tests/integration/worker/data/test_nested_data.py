@@ -32,13 +32,13 @@ def samples(make):
 
 def in_a_tuple():
     return tf.data.Dataset.from_generator(
-        samples(lambda asked, said, label, weight: ((asked, said), label, weight)),
+        samples(lambda question, answer, label, weight: ((question, answer), label, weight)),
         output_signature=((TOKENS, TOKENS), LABEL, WEIGHT),
     )
 
 
 def in_a_dict():
-    return in_a_tuple().map(lambda pair, label, weight: ({"asked": pair[0], "said": pair[1]}, label))
+    return in_a_tuple().map(lambda pair, label, weight: ({"question": pair[0], "answer": pair[1]}, label))
 
 
 def arrays():
@@ -54,7 +54,7 @@ class Weighted(keras.Model):
 
 
 def build(kind="Weighted"):
-    pair = [keras.Input((None,), dtype="int32", name=name) for name in ("asked", "said")]
+    pair = [keras.Input((None,), dtype="int32", name=name) for name in ("question", "answer")]
     embedding, pooling = keras.layers.Embedding(50, 8), keras.layers.GlobalMaxPooling1D()
     read = keras.layers.Concatenate()([pooling(embedding(tokens)) for tokens in pair])
     return {"Weighted": Weighted, "Model": keras.Model}[kind](pair, keras.layers.Dense(2)(read))
@@ -111,7 +111,10 @@ def test_several_inputs_and_weights_train_in_buckets(cli: Cli, probe: Callable[.
     dataset = tf.data.Dataset.from_generator(
         samples, output_signature=((tokens, tokens), number, tf.TensorSpec([], tf.float32))
     )
-    found = {tuple(asked.shape): tuple(said.shape) for (asked, said), _, _ in oomtune.keras.bucketed(dataset, tuned)}
+    found = {
+        tuple(question.shape): tuple(answer.shape)
+        for (question, answer), _, _ in oomtune.keras.bucketed(dataset, tuned)
+    }
     short = tuned.bucket_boundaries[0]
     assert found == {(1, 40): (1, 40), (2, short): (2, short)}
 
