@@ -121,7 +121,7 @@ def _as_climb(measured: Measurement) -> TrialRecord:
 def _failed(points: tuple[Point, ...], failed: FailedSize) -> Failed:
     return Failed(
         kind=failed.kind,
-        stage=Stage.DONE,
+        stage=Stage.DONE if failed.over_headroom else Stage.TRAIN,
         error=TrialError(code=failed.kind.value, message=""),
         batch_size=failed.batch_size,
         peak_bytes=failed.peak_bytes,
