@@ -113,7 +113,7 @@ class Lane:
     optimizer: str | None = None
 
     @property
-    def half(self) -> bool:
+    def is_half(self) -> bool:
         """Whether training runs in half precision."""
         return is_half(self.precision)
 

@@ -377,4 +377,4 @@ class TrialRecord:
     def refuses_precision(self) -> bool:
         """Whether the loss was not finite in half precision. Under float32, precision is not the cause."""
         error = self.outcome.error
-        return error is not None and error.code == "loss_not_finite" and self.trial.candidate.lane.half
+        return error is not None and error.code == "loss_not_finite" and self.trial.candidate.lane.is_half

@@ -86,7 +86,7 @@ def borrow_line(lane: Lane, lines: Mapping[Lane, Line], budget_bytes: int) -> Lo
         there_low, there_high = _per_sample_range(length, known)
         shape = [line.bytes_per_sample * low / there_low, line.bytes_per_sample * high / there_high]
         return _loan(kin, _length(lane), (min(shape), max(shape)))
-    least, most = _beside(is_half(precision), lane.half)
+    least, most = _beside(is_half(precision), lane.is_half)
     return _loan(known, _length(lane), (low * least, high * most))
 
 

@@ -36,7 +36,7 @@ def next_batch(
         belief = believe(view, line, spread=spread, budget_bytes=budget_bytes)
         guess = _likely_batch(view, top, belief, resolution, need)
     guess = min(max(floor, guess), top)
-    return prefer_even(view.axis, guess, half=view.lane.half, least=floor, most=top, resolution=resolution)
+    return prefer_even(view.axis, guess, half=view.lane.is_half, least=floor, most=top, resolution=resolution)
 
 
 def _likely_batch(view: LaneView, top: int, belief: Belief, resolution: float, need: int) -> int:
@@ -46,7 +46,9 @@ def _likely_batch(view: LaneView, top: int, belief: Belief, resolution: float, n
         return need
     if view.high is not None and surprises >= 0:
         closing = first_from(view.axis, top * (1 - resolution)) or top
-        closing = prefer_even(view.axis, closing, half=view.lane.half, least=closing, most=top, resolution=resolution)
+        closing = prefer_even(
+            view.axis, closing, half=view.lane.is_half, least=closing, most=top, resolution=resolution
+        )
         if belief.at_least(closing) >= 0.5:
             return closing
     middle = last_up_to(view.axis, belief.quantile(0.5)) or view.axis[0]
@@ -70,7 +72,9 @@ def further_batches(view: LaneView, batch: int, resolution: float) -> tuple[int,
     sizes = [batch]
     while sizes[-1] < min(last, 2 * batch):
         above, least = _just_over(view, sizes[-1], resolution), _above(view, sizes[-1])
-        sizes.append(prefer_even(view.axis, above, half=view.lane.half, least=least, most=last, resolution=resolution))
+        sizes.append(
+            prefer_even(view.axis, above, half=view.lane.is_half, least=least, most=last, resolution=resolution)
+        )
     return tuple(size for size in sizes[1:] if size <= last)
 
 

@@ -244,7 +244,7 @@ def _climb(contender: Contender, space: SearchSpace, budget: Budget) -> tuple[in
 
 
 def _ladder(contender: Contender, axis: Sequence[int], first: int, top: int) -> tuple[int, ...]:
-    rungs, half, ratio = [first], contender.lane.half, 1 + TUNING.rung
+    rungs, half, ratio = [first], contender.lane.is_half, 1 + TUNING.rung
     while rungs[-1] < top:
         above = min(first_from(axis, max(rungs[-1] * ratio, rungs[-1] + 1)) or top, top)
         rungs.append(prefer_even(axis, above, half=half, least=rungs[-1] + 1, most=top, resolution=TUNING.rung))

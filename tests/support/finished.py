@@ -118,7 +118,7 @@ def finished(
         limit_bytes=limit_bytes,
         law=memory_law,
         headroom=0.05,
-        step_ms=lambda candidate: 18.0 + candidate.tokens / (640 if candidate.lane.half else 420),
+        step_ms=lambda candidate: 18.0 + candidate.tokens / (640 if candidate.lane.is_half else 420),
     )
     result = run_session(
         spec or probe_spec(),

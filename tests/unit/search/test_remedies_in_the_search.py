@@ -155,7 +155,7 @@ class Overflows:
     """A device where more fits in half precision, but the loss of a confirm run overflows."""
 
     def __init__(self, *precisions: str) -> None:
-        self.device = FakeDevice(limit_bytes=1_000, law=lambda c: (50 if c.lane.half else 100) + 5 * c.batch_size)
+        self.device = FakeDevice(limit_bytes=1_000, law=lambda c: (50 if c.lane.is_half else 100) + 5 * c.batch_size)
         self.precisions = precisions
 
     def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
@@ -189,7 +189,7 @@ def test_the_smallest_failure_is_not_one_of_a_precision_that_was_refused(largest
     sizes = {"min": 60, "max": largest}
     spec = small_probe_spec(search__precision=["mixed_float16", "float32"], search__batch_size=sizes)
     runner = Overflows("mixed_float16")
-    runner.device.law = lambda candidate: (2 if candidate.lane.half else 20) * candidate.batch_size
+    runner.device.law = lambda candidate: (2 if candidate.lane.is_half else 20) * candidate.batch_size
     result = probe(runner, runner.device.budget, spec)
     assert result.verdict is Verdict.NOTHING_FITS
     smallest, error = smallest_failure(result)
@@ -209,5 +209,5 @@ def test_the_probe_fails_when_every_precision_is_refused() -> None:
 def test_a_loss_that_is_not_a_number_in_float32_stops_the_probe() -> None:
     spec = small_probe_spec(search__precision=["float32", "mixed_float16"])
     runner = Overflows("float32")
-    runner.device.law = lambda candidate: (500 if candidate.lane.half else 100) + 5 * candidate.batch_size
+    runner.device.law = lambda candidate: (500 if candidate.lane.is_half else 100) + 5 * candidate.batch_size
     assert probe(runner, runner.device.budget, spec).verdict is Verdict.FAILED

@@ -13,7 +13,6 @@ from pydantic import TypeAdapter
 from oomtune import domain
 from oomtune.errors import SpecProblem
 from oomtune.spec import json_schema, load_spec
-from oomtune.spec.files import matching_paths
 from tests.support.specs import small_spec
 
 TENSOR = {"shape": [], "dtype": "int32", "max": 2}
@@ -84,18 +83,6 @@ def test_omitted_entries_have_defaults(folder: Path) -> None:
     assert text == domain.TextData(paths=("a.txt",), targets="next", tokenizer=words)
     npz = loaded(folder, {"npz": {"path": ["a.npz", "b.npz"]}})
     assert npz == domain.NpzData(paths=("a.npz", "b.npz"), inputs="x", targets="y")
-
-
-def test_a_pattern_matches_files_in_order_each_once(folder: Path) -> None:
-    def names(*paths: str) -> list[str]:
-        return [str(path.relative_to(folder)) for path in matching_paths(paths, folder)]
-
-    assert names("**/*.csv") == ["a.csv", "deep/er/b.csv", "odd[1].csv"]
-    assert names("deep/*/b.csv", "a.csv", "*.csv") == ["deep/er/b.csv", "a.csv", "odd[1].csv"]
-    assert names("odd[1].csv") == ["odd[1].csv"]
-    assert names(str(folder / "*.txt")) == ["a.txt"]
-    assert names("images", "no\0file", "x" * 300) == []
-    assert matching_paths(["im*"], folder, folders=True) == [folder / "images"]
 
 
 @pytest.mark.parametrize(
