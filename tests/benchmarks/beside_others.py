@@ -1,10 +1,10 @@
-"""oomtune beside other tools' searches and beside doing it by hand: `make bench` runs this and writes `results.md`.
+"""Compare oomtune with the searches of other tools and with trying by hand: `make bench` writes `results.md`.
 
-With the names of specs after it, only what they take by hand is shown, and nothing is written.
+Given the names of specs, this only prints how long they take by hand.
 
-All searches drive the same runner over the same specs and budgets, so that only the choice of what to run differs.
-Memory is noisy and one run may be lucky: each search runs by turns with the others, and its medians are shown.
-By hand means what people do without a tool: a fresh process for each try, and TensorFlow's own waits.
+All searches drive the same runner over the same specs and budgets, so they differ only in what they choose to run.
+Memory is noisy, so the searches take turns and the table shows medians. By hand means what people do without a tool:
+a fresh process for each try, with the waits that TensorFlow makes by itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SPECS = {
     "transformer": ("configs/transformer.yaml", ["search.sequence_length=[128]"]),
 }
 RESULTS = Path(__file__).with_name("results.md")
-# By hand: the limit of the spec, and the largest batch that people would think of.
+# By hand: the limit of the spec in MiB, and the largest batch that people would think of.
 BY_HAND = {"cnn": (256, 4096), "lstm": (128, 1024), "transformer": (192, 512), "tabular": (96, 16384)}
 _ONLY_BY_HAND: dict[str, tuple[str, list[str]]] = {"tabular": ("tests/benchmarks/tabular.yaml", [])}
 _NEAR = 0.02
@@ -55,14 +55,13 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Edge:
-    """Memory is noisy, so the edge is a band: from the largest batch that survives all of its confirm runs to the
-    largest that survives any."""
+    """The edge as a band, because memory is noisy: `sure` survives all of its confirm runs, `lucky` at least one."""
 
     sure: int
     lucky: int
 
     def share(self, batch: int) -> float:
-        """What part of the edge a batch is; any batch in the band is all of it."""
+        """Return the batch as a share of the edge; any batch in the band is 100 %."""
         return batch / min(max(batch, self.sure), self.lucky)
 
     def __str__(self) -> str:
@@ -100,7 +99,7 @@ class Row:
 
 
 class Bench:
-    """One lane of one spec, with TensorFlow imported and every outcome kept."""
+    """One lane of one spec, with TensorFlow imported. Keeps every outcome."""
 
     def __init__(self, spec: ProbeSpec) -> None:
         found = resolve(spec.device, ())
@@ -137,7 +136,7 @@ class Bench:
         )
 
     def true_edge(self, guess: int) -> Edge:
-        """To half a percent, around an answer."""
+        """Return the edge to half a percent, searched for around an answer."""
         survived = functools.cache(self._survived)
 
         def largest(times: int) -> int:
@@ -172,7 +171,7 @@ def beside_others() -> list[Row]:
 
 @dataclass(frozen=True, kw_only=True)
 class ByHand:
-    """Seconds by hand and with the oomtune command, both from nothing, for the same model and limit."""
+    """Seconds by hand and with `oomtune probe`, both from a cold start, for the same model and limit."""
 
     spec: str
     hand_s: float

@@ -1,4 +1,4 @@
-"""Models with branches, which a list of layers can't say."""
+"""Models with branches, which a list of layers can't describe."""
 
 from __future__ import annotations
 

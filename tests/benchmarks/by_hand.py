@@ -1,7 +1,7 @@
-"""One try of a batch size as people make it by hand: a plain Keras script that dies when memory runs out.
+"""Try a batch size as people do by hand: with a plain Keras script that dies when memory runs out.
 
-The specs in `configs/`, and `tabular.yaml`, written as a script. The limit comes from the environment, as TensorFlow
-reads it; its own waits before an out-of-memory error are left in.
+These are the specs in `configs/` and `tabular.yaml` as scripts. TensorFlow reads the limit from the environment, and
+waits as it does by default before it reports that memory ran out.
 """
 
 from __future__ import annotations

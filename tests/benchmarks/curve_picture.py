@@ -1,4 +1,4 @@
-"""Draw the README's picture of the search: a real memory curve, and the trials of a real probe on it."""
+"""Draw a real memory curve with the trials of a real probe, for the README: `make pictures` runs this."""
 
 from __future__ import annotations
 
@@ -58,8 +58,7 @@ def _limits(axes: Axes, budget: Budget) -> None:
 
 
 def _trial(axes: Axes, record: TrialRecord, budget: Budget) -> str:
-    """Draw a trial: sizes that fitted as dots, one that did not as a cross, the confirmed answer as a star. Returns it
-    in words."""
+    """Draw a trial and return its description. Sizes that fitted are dots, failures are crosses, the answer is a star."""
     outcome, number = record.outcome, record.number
     for point in (*outcome.points, *outcome.further):
         axes.scatter(point.batch_size, _mib(point.peak_bytes), color=_FITS, s=28, zorder=3)
@@ -68,7 +67,7 @@ def _trial(axes: Axes, record: TrialRecord, budget: Budget) -> str:
     if fits and climb:
         return f"trial {number} {climb}"
     batch = record.ended_at.batch_size
-    # Where a trial ran out of memory there is no peak: it is drawn at the limit that it hit.
+    # A trial that ran out of memory has no peak, so it is drawn at the limit.
     ran = outcome.stage is Stage.DONE and outcome.peak_bytes is not None
     height = _mib(outcome.peak_bytes if ran else budget.limit_bytes)
     confirmed = fits and record.trial.purpose is Purpose.CONFIRM

@@ -1,4 +1,4 @@
-"""Recorded memory curves: read, written, and asked for a batch size that was not recorded."""
+"""Recorded memory curves: reading, writing, and the peak of a batch size that was not recorded."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ FOLDER = Path(__file__).with_name("recordings")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wall:
-    """Under a limit, a batch that takes `fitted_bytes` when it has room still ran; one with `failed_bytes` did not.
+    """Where a lane ran out of memory under a limit: a batch that needs `fitted_bytes` with room to spare still ran, and
+    one that needs `failed_bytes` did not.
 
-    The one that ran reported a peak of its own there: a tight allocator splits its chunks in another way.
+    The batch that ran reported `reported_bytes` there, because a tight allocator splits its chunks differently.
     """
 
     limit_bytes: int
@@ -35,8 +36,8 @@ class Wall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Climb:
-    """One climb under a limit, from the smallest batch: the peak at each size, the last one over the budget or, when
-    memory ran out there, over the limit."""
+    """One climb under a limit, from the smallest batch: the peak of each size. The last is over the budget, or over the
+    limit where memory ran out."""
 
     limit_bytes: int
     peaks: dict[int, int]
@@ -44,8 +45,8 @@ class Climb:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approach:
-    """A trial near the edge that went on to larger sizes in its process: the peak at each of these, and that of a
-    fresh process of the same size under the same limit; over the limit where memory ran out."""
+    """A trial near the edge that went on to larger sizes: the peak of each in that process, and `alone` in a fresh
+    process under the same limit. Peaks are over the limit where memory ran out."""
 
     limit_bytes: int
     peaks: dict[int, int]
@@ -59,14 +60,14 @@ class Curve:
     model: str
     lane: Lane
     recorded_with: str
-    """The versions and the processor: another of either may draw another curve."""
+    """The versions and the processor; others may draw another curve."""
     peaks: dict[int, tuple[int, ...]]
     walls: tuple[Wall, ...]
     climbs: tuple[Climb, ...] = ()
     approaches: tuple[Approach, ...] = ()
 
     def typical(self, batch: int) -> int:
-        """The median peak, on a straight line between the sizes recorded on either side."""
+        """Return the median peak, interpolated between the sizes recorded on either side."""
         sizes = list(self.peaks)
         above = min(bisect_left(sizes, batch), len(sizes) - 1)
         if sizes[above] == batch or above == 0:
@@ -76,13 +77,15 @@ class Curve:
         return int(low_peak + (high_peak - low_peak) * (batch - low) / (high - low))
 
     def noise(self, batch: int) -> Sequence[float]:
-        """How the runs near a size differed from their median, as factors."""
-        nearest = min(self.peaks, key=lambda size: abs(size - batch))
+        """Return how the runs of the size recorded closest to this one differed from their median, as factors."""
+        sizes = list(self.peaks)
+        above = min(bisect_left(sizes, batch), len(sizes) - 1)
+        nearest = min(sizes[max(0, above - 1) : above + 1], key=lambda size: abs(size - batch))
         middle = median(self.peaks[nearest])
         return [peak / middle for peak in self.peaks[nearest]]
 
     def edge(self, peak_bytes: float) -> int:
-        """The largest batch whose typical peak stays within this, as the recording has it; 0 when none does."""
+        """Return the largest recorded batch whose typical peak stays within this; 0 when none does."""
         low, high = 0, max(self.peaks)
         while low < high:
             middle = (low + high + 1) // 2

@@ -1,6 +1,6 @@
-"""The work of one trial inside a process that has TensorFlow imported, with Keras' own `fit` and nothing around it.
+"""Do the work of one trial with Keras' `fit` and nothing around it, in a process that has imported TensorFlow.
 
-Reads a work order from the file it is given and prints the seconds from building the model to the end of its steps.
+Reads a work order from the given file and prints the seconds from building the model to the end of its steps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an out-of-memory trial costs beside one that fits at a nearby size. `make bench-oom` prints it.
+"""Compare the time of an out-of-memory trial with one that fits at a similar size: `make bench-oom` prints both.
 
-Times are compared within one run: the median of several trials on each side of the edge.
+Each is the median of several trials in this run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oomtune.domain import Candidate, Kind, Search
 from oomtune.spec import load_spec
 from oomtune.trials.local import ForkRunner
 
-# (spec, candidate's lane, a batch that fits, one that does not)
+# (spec, sequence length, a batch that fits, one that does not)
 CASES = [
     ("configs/lstm.yaml", 96, 200, 300),
     ("configs/transformer.yaml", 128, 40, 80),

@@ -1,6 +1,6 @@
-"""How other tools search for the largest batch, each in a few lines, over whatever `ask` runs.
+"""How other tools search for the largest batch, each in a few lines.
 
-Each takes a function that runs one batch size and the largest size that may be tried, and returns its answer.
+Each search takes a function that runs one batch size, the largest size to try and the budget, and returns its answer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def shrinking_by_a_tenth(ask: Ask, top: int, _budget_bytes: int) -> int:
 
 
 def halving(ask: Ask, top: int, _budget_bytes: int) -> int:
-    """toma's and Composer's."""
+    """The search of toma and Composer."""
     batch = top
     while batch > 0 and not _fits(ask, batch):
         batch //= 2
@@ -43,7 +43,7 @@ def halving(ask: Ask, top: int, _budget_bytes: int) -> int:
 
 
 def bisection_to_sixteen(ask: Ask, _top: int, _budget_bytes: int) -> int:
-    """OpenNMT-tf's: [1, 512] to within 16, and then 0.7 of it."""
+    """The search of OpenNMT-tf: bisect [1, 512] to within 16, then take 70 %."""
     low, high = 1, 512
     while high - low > 16:
         middle = (low + high) // 2
@@ -52,7 +52,7 @@ def bisection_to_sixteen(ask: Ask, _top: int, _budget_bytes: int) -> int:
 
 
 def line_through_five(ask: Ask, _top: int, budget_bytes: int) -> int:
-    """Ultralytics' `autobatch`: the answer itself is never run."""
+    """Ultralytics' `autobatch`, which never runs its answer."""
     batches = [1, 2, 4, 8, 16]
     peaks = [ask(batch).peak_bytes or 0 for batch in batches]
     slope, fixed = statistics.linear_regression(batches, peaks)

@@ -1,4 +1,4 @@
-"""Draw the README's picture: a real probe, as the terminal shows it, exported by rich. `make picture` runs this."""
+"""Draw a real probe as the terminal shows it, for the README: `make pictures` runs this."""
 
 from __future__ import annotations
 

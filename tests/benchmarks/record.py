@@ -1,10 +1,9 @@
 """Record memory against batch size for the models of the zoo: `python -m tests.benchmarks.record [NAME...]`.
 
-Each size of each lane runs several times, every time in a process of its own with room to spare, so that the noise
-between runs is in the recording. Then the lane's wall is looked for under a few limits: how full the allocator can
-really get before it gives up; and under the same limits climbs are recorded, whose processes have run smaller sizes
-before and may need more, and trials that go on to larger sizes from one near the edge. `recordings/NAME.json` is
-written after each lane; lanes that it holds are kept.
+Each size of each lane runs several times in fresh processes with room to spare, which records the noise between runs.
+Then, under a few limits, the recording finds how full the allocator can get before it gives up. Under the same limits it
+adds climbs, whose processes have run smaller sizes and may need more, and trials that go on to larger sizes from one
+near the edge. `recordings/NAME.json` is written after each lane; lanes that it already holds are not run again.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from tests.benchmarks.zoo import ZOO, ZooModel
 
 ROOM_BYTES = 4 * 1024**3
 _CPU = Device(kind="cpu", name="the CPU")
-# No larger size is worth the wait once a step takes this long.
+# A lane's recording ends with a step this slow.
 _SLOW_STEP_MS = 500
 _CLIMBS = 2
-# Where trials that go on to larger sizes begin, as shares of where the lane's wall was found.
+# Where trials that go on to larger sizes begin, as shares of the lane's wall.
 _BEGINNINGS = (0.9, 0.96)
 
 Run = Callable[[Lane, int, int], Outcome]
@@ -94,7 +93,7 @@ def _approaches(curve: Curve, approach: Run, run: Run) -> tuple[Approach, ...]:
     approaches = []
     for wall, share in itertools.product(curve.walls, _BEGINNINGS):
         edge = curve.edge(min(wall.fitted_bytes, (1 - HEADROOM) * wall.limit_bytes))
-        begins = max(1, round(share * edge) // 2 * 2)  # in half precision the search leaves odd sizes out
+        begins = max(1, round(share * edge) // 2 * 2)  # in half precision the search leaves out odd sizes
         outcome = approach(curve.lane, begins, wall.limit_bytes)
         peaks = {point.batch_size: point.peak_bytes for point in outcome.further}
         if (last := outcome.further_failed) is not None:
@@ -132,14 +131,14 @@ def _here() -> str:
 
 
 def _limits(curve: Curve, count: int) -> list[int]:
-    """Limits in even ratios, from twice what the smallest batch takes to just under what the largest does."""
+    """Return limits in even ratios, from twice what the smallest batch takes to just under what the largest takes."""
     low, high = 2 * curve.typical(min(curve.peaks)), curve.typical(max(curve.peaks)) * 0.85
     shares = [(index + 0.5) / count for index in range(count)]
     return [max(2, round(low ** (1 - share) * high**share / 1024**2)) * 1024**2 for share in shares]
 
 
 def _wall(curve: Curve, limit_bytes: int, run: Run) -> Wall:
-    """Where a lane runs out of memory under a limit, to one percent of the batch."""
+    """Find where a lane runs out of memory under a limit, to one percent of the batch."""
     fits, fails = 0, None
     batch = curve.edge(limit_bytes * 0.95)
     reported = 0

@@ -1,4 +1,4 @@
-"""The search, played over recorded curves: a trial costs nothing, and its ending is one that was really seen."""
+"""The search, replayed over recorded curves: a trial costs nothing, and ends as real ones did."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.benchmarks.searching import search
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Recorded curves under one limit, as a device's memory law. Each trial draws its noise from the runs recorded."""
+    """Recorded curves under one limit as the memory law of a device. Each trial draws its noise from recorded runs."""
 
     curves: dict[Lane, Curve]
     limit_bytes: int
@@ -29,15 +29,15 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Climbing:
-    """The same inside a climb, whose process has run smaller sizes before: what one of the climbs recorded needed more,
-    or less, than fresh processes, at the same share of its limit."""
+    """Recorded curves inside a climb, whose process has run smaller sizes. One of the recorded climbs shows how much
+    more or less than a fresh process it needs at each share of its limit."""
 
     curves: dict[Lane, Curve]
     limit_bytes: int
     noise: random.Random
 
     def of(self, lane: Lane) -> Callable[[Candidate], int]:
-        """The law of one climb in a lane."""
+        """Return the law of one climb in a lane."""
         curve = self.curves[lane]
         nearest = min(abs(climb.limit_bytes - self.limit_bytes) for climb in curve.climbs)
         near = [climb for climb in curve.climbs if abs(climb.limit_bytes - self.limit_bytes) == nearest]
@@ -51,13 +51,13 @@ class Climbing:
 
 
 def _beside_fresh(curve: Curve, climb: Climb) -> list[tuple[float, float]]:
-    """For each size of a climb: how full fresh processes were, and how many times that the climb was."""
+    """Return for each size of a climb how full a fresh process was, and how many times as full the climb was."""
     typical = {size: curve.typical(size) for size in climb.peaks}
     return [(typical[size] / climb.limit_bytes, peak / typical[size]) for size, peak in climb.peaks.items()]
 
 
 def _between(points: Sequence[tuple[float, float]], at: float) -> float:
-    """On straight lines between points; level before the first and after the last."""
+    """Interpolate between the points; before the first and after the last the value stays level."""
     for (left, low), (right, high) in itertools.pairwise(points):
         if left <= at < right:
             return low + (high - low) * (at - left) / (right - left)
@@ -65,7 +65,7 @@ def _between(points: Sequence[tuple[float, float]], at: float) -> float:
 
 
 def peak_under(curve: Curve, batch: int, limit_bytes: int, noise: float) -> int:
-    """What a trial reports under a limit; more than the limit when it runs out of memory."""
+    """Return the peak that a trial reports under a limit; more than the limit when it runs out of memory."""
     wall = min(curve.walls, key=lambda wall: abs(wall.limit_bytes - limit_bytes))
     need = curve.typical(batch) * noise
     fill = need / (wall.share * limit_bytes)
@@ -81,7 +81,7 @@ def _reported_ratio(wall: Wall) -> float:
 
 
 def edge_band(curve: Curve, budget: Budget) -> tuple[int, int]:
-    """The largest batch that fits whatever the noise, and the largest that fits with the luckiest."""
+    """Return the largest batch that fits in every recorded run, and the largest that fits in the luckiest."""
     worst = best = 0
     for batch in range(1, max(curve.peaks) + 1):
         factors = curve.noise(batch)
@@ -99,7 +99,7 @@ def _fits(curve: Curve, batch: int, budget: Budget, noise: float) -> bool:
 
 
 def budgets(curves: Sequence[Curve], count: int = 20) -> list[Budget]:
-    """Limits in even ratios, from a few samples' worth to nearly all that was recorded, for all of these lanes."""
+    """Return limits in even ratios that suit all of these lanes, from a few samples to nearly the largest recorded."""
     low = 1.5 * max(curve.typical(min(curve.peaks)) for curve in curves)
     high = 0.9 * min(curve.typical(max(curve.peaks)) for curve in curves)
     shares = [index / (count - 1) for index in range(count)]
@@ -107,7 +107,7 @@ def budgets(curves: Sequence[Curve], count: int = 20) -> list[Budget]:
 
 
 def space_of(curves: Sequence[Curve], *, every_lane: bool = False) -> SearchSpace:
-    """The space of all these lanes."""
+    """Return the space of all these lanes."""
     lengths = sorted({curve.lane.sequence_length for curve in curves if curve.lane.sequence_length is not None})
     return SearchSpace(
         batch_sizes=range(1, max(max(curve.peaks) for curve in curves) + 1),
@@ -120,13 +120,13 @@ def space_of(curves: Sequence[Curve], *, every_lane: bool = False) -> SearchSpac
 def replay(
     curves: Iterable[Curve], space: SearchSpace, budget: Budget, *, seed: int, history: Sequence[TrialRecord] = ()
 ) -> list[TrialRecord]:
-    """The records of a whole search, `history` first."""
+    """Return the records of a whole search, `history` first."""
     by_lane, noise = {curve.lane: curve for curve in curves}, random.Random(seed)
     fresh = Recorded(curves=by_lane, limit_bytes=budget.limit_bytes, noise=noise)
     climbing = Climbing(curves=by_lane, limit_bytes=budget.limit_bytes, noise=noise)
 
     def run(trial: Trial) -> Outcome:
-        # The sizes that a trial near the edge goes on to were seen to need what fresh processes do.
+        # Sizes that follow a size close to them need what fresh processes need: the recordings show that.
         law = climbing.of(trial.candidate.lane) if trial.purpose is Purpose.CALIBRATE else fresh
         return FakeDevice(limit_bytes=budget.limit_bytes, headroom=budget.headroom, law=law).run(trial)
 

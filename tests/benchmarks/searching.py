@@ -1,4 +1,4 @@
-"""The search on its own, without a session: ask it, run the trial, and again until it is done."""
+"""The search without a session: run the trial that it asks for, until it asks for none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def search(
     history: Sequence[TrialRecord] = (),
     at_most: int = 200,
 ) -> list[TrialRecord]:
-    """The records of a whole search, `history` first. One that takes more than `at_most` trials is a defect."""
+    """Return the records of a whole search, `history` first. Fail when it takes more than `at_most` trials."""
     records = list(history)
     while (trial := next_trial(space, budget, records)) is not None:
         records.append(TrialRecord(number=len(records) + 1, trial=trial, outcome=run(trial)))
@@ -26,12 +26,12 @@ def search(
 
 
 def play(space: SearchSpace, device: FakeDevice) -> list[TrialRecord]:
-    """The same against a device whose law is a formula; at worst it is a binary search over many lanes."""
+    """Return the records of a whole search on a fake device. At worst it bisects many lanes."""
     return search(space, device.budget, device.run, at_most=2000)
 
 
 def out_of_memory(outcomes: Iterable[Outcome]) -> int:
-    """How many trials ended in a real out-of-memory error; a peak over the headroom is none."""
+    """Count the trials that ended in a real out-of-memory error, which a peak over the headroom is not."""
     return sum(_ran_out(outcome) for outcome in outcomes)
 
 

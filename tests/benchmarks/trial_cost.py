@@ -1,7 +1,7 @@
-"""What a trial costs above its model, and what the command line costs above Python: `make bench-cost` prints it.
+"""Measure what a trial costs beside its model, and a command beside Python: `make bench-cost` prints both.
 
-Medians within one run. A trial is compared with the same steps inside a process that has TensorFlow imported; a
-command with `python -c pass`.
+A trial is compared with the same steps in a process that has TensorFlow imported, a command with `python -c pass`. All
+figures are medians.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REPEATS = 7
 
 
 def trial_above_model(path: str, length: int | None, batch: int) -> tuple[float, float]:
-    """Seconds of a trial, and of the same work in a process of its own once TensorFlow is imported."""
+    """Return the seconds of a trial, and of its work alone in a process that has TensorFlow imported."""
     spec = _without_validation(load_spec(path).spec)
     found = resolve(spec.device, ())
     trial = Search(candidate=Candidate(batch_size=batch, sequence_length=length))
@@ -72,7 +72,7 @@ def _alone(order: Path) -> float:
 
 
 def command_above_python(word: str) -> float:
-    """How many times `python -c pass` a command takes."""
+    """Return how many times as long as `python -c pass` a command takes."""
     oomtune = str(Path(sys.executable).with_name("oomtune"))
     ours, python = [], []
     for _ in range(3 * REPEATS):

@@ -1,4 +1,4 @@
-"""The models whose memory curves are recorded: small, and between them every shape of curve that we know of."""
+"""The models whose memory curves are recorded: small ones that show every shape of curve we know of."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ QUARTER_OCTAVES = tuple(sorted({1, 4, *(size * quarters // 4 for size in _OCTAVE
 
 @dataclass(frozen=True, kw_only=True)
 class ZooModel:
-    """A model and the lanes of it that are recorded.
+    """A model and its lanes to record.
 
-    `runs` is how often each size is run, each time in a process of its own; `walls` under how many limits a lane's
-    largest batch is looked for.
+    Each size runs `runs` times, in a fresh process each time. The largest batch of a lane is searched for under
+    `walls` limits.
     """
 
     model: dict[str, Any]
@@ -29,7 +29,7 @@ class ZooModel:
     runs: int = 3
     walls: int = 2
     enough_bytes: int = 96 * 1024**2
-    """Recorded up to the size that first takes this much."""
+    """The recording ends with the first size that takes this much."""
 
     def spec(self) -> dict[str, Any]:
         search: dict[str, Any] = {"batch_size": {"min": 1, "max": self.sizes[-1]}, "precision": list(self.precisions)}
@@ -70,7 +70,7 @@ def _dense(units: int) -> dict[str, Any]:
     return {"Dense": {"units": units, "activation": "relu"}}
 
 
-# Where there are many lanes, or slow ones: fewer sizes of each.
+# For models with many lanes, or slow ones.
 _FEW_SIZES: dict[str, Any] = {"sizes": (1, 8, *_OCTAVES[5:]), "runs": 2, "walls": 1, "enough_bytes": 64 * 1024**2}
 
 ZOO = {
@@ -176,5 +176,5 @@ ZOO = {
     ),
 }
 
-# Of the search's constants only one was chosen with these in sight: when a failure after another size is doubted.
+# Numbers of `oomtune.search.tuning` were chosen without these, except when a failure after another size is doubted.
 HELD_OUT = ("two_ways", "dense_net", "mixer")
