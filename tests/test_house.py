@@ -47,8 +47,21 @@ MAY_IMPORT = {
         "oomtune.trials",
         "oomtune.units",
     ),
-    "oomtune.devices": ("oomtune.devices", "oomtune.domain", "oomtune.errors", "oomtune.trials", "oomtune.units"),
-    "oomtune.storage": ("oomtune.domain", "oomtune.errors", "oomtune.spec", "oomtune.storage", "oomtune.units"),
+    "oomtune.devices": (
+        "oomtune.devices",
+        "oomtune.domain",
+        "oomtune.errors",
+        "oomtune.trials.worker_host",
+        "oomtune.units",
+    ),
+    "oomtune.storage": (
+        "oomtune.domain",
+        "oomtune.errors",
+        "oomtune.spec.files",
+        "oomtune.spec.yaml_text",
+        "oomtune.storage",
+        "oomtune.units",
+    ),
     "oomtune.session": (
         "oomtune.domain",
         "oomtune.search",
