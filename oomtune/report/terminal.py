@@ -89,10 +89,10 @@ def trial_line(record: TrialRecord, budget: Budget) -> str:
 
 
 def print_answer(console: Console, result: ProbeResult) -> None:
-    _print_whole(console, answer(result))
+    _print_whole(console, _answer(result))
 
 
-def answer(result: ProbeResult) -> RenderableType:
+def _answer(result: ProbeResult) -> RenderableType:
     """Return the answer, the frontier, and what to paste into a script."""
     title = f"{escape(result.spec.name)} on {escape(result.device.name)}"
     table = Table(title=title, title_justify="left", box=box.ROUNDED, show_header=False)

@@ -12,7 +12,7 @@ from rich.console import Console
 from oomtune.cli.screen import headline
 from oomtune.commands.probe import ProbeOptions, run_probe
 from oomtune.domain.observer import SilentObserver
-from oomtune.report.terminal import answer, trial_table
+from oomtune.report.terminal import print_answer, trial_table
 
 
 def draw(spec: str, picture: Path) -> None:
@@ -23,7 +23,7 @@ def draw(spec: str, picture: Path) -> None:
     console.print(f"[green]$[/green] oomtune probe {spec}")
     console.print(headline(result.spec, result.device, result.budget), highlight=False)
     console.print(trial_table(list(result.records), result.budget))
-    console.print(answer(result))
+    print_answer(console, result)
     text = console.export_svg(title="oomtune")
     picture.write_text(text.replace(str(tuned), f"{spec.removesuffix('.yaml')}.tuned.yaml"))
 

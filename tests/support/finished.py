@@ -75,6 +75,7 @@ class SlowDevice(FakeDevice):
 class FailingDevice(SlowDevice):
     """A device on which the user's code raises after a few trials."""
 
+    trials_before = 2
     error = TrialError(
         code="raised",
         message="ValueError: labels </script><script>alert('label')</script> & more \x00\x1b[31m",
@@ -83,7 +84,7 @@ class FailingDevice(SlowDevice):
     )
 
     def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
-        if len(self.ran) == 2:
+        if len(self.ran) == self.trials_before:
             return failed(Kind.CRASH, error=self.error, batch_size=trial.candidate.batch_size, duration_s=0.5)
         return super().run(trial, within_s=within_s)
 
