@@ -99,6 +99,18 @@ MAY_IMPORT = {
         "oomtune.worker.data",
         "oomtune.worker.process.exceptions",
     ),
+    "oomtune.worker.process.lifeline": (),
+    "oomtune.worker.process.zygote": ("oomtune.worker.process", "oomtune.worker.sandbox.landlock"),
+    "oomtune.worker.sandbox": ("oomtune.errors", "oomtune.keras.private_tensorflow", "oomtune.worker.sandbox"),
+    "oomtune.worker.watch": (
+        "oomtune.domain",
+        "oomtune.errors",
+        "oomtune.keras.private_tensorflow",
+        "oomtune.units",
+        "oomtune.worker.process.device",
+        "oomtune.worker.process.progress",
+        "oomtune.worker.watch",
+    ),
     "oomtune.commands": ENGINE,
     "oomtune.commands.report": (*ENGINE, "oomtune.report"),
     "oomtune.report": (

@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,15 +14,8 @@ import pytest
 import yaml
 
 from oomtune.units import format_count
-from tests.support.cli import Cli, processes_with
+from tests.support.cli import Cli, processes_with, wait_for
 from tests.support.specs import small_spec
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        time.sleep(0.02)
 
 
 def trials_in(cli: Cli) -> int:

@@ -144,16 +144,17 @@ def _climb_in_forks(order: WorkOrder, trial: Climb, progress: Progress) -> Raise
 
     Returns the error that ended the climb, if one did.
     """
-    errors: list[RaisedError] = []
+    error: RaisedError | None = None
 
     def run(size: int) -> Point | None:
+        nonlocal error
         progress.batch_size = size
         progress.save(progress.reply())
         reply = _run_in_fork(dataclasses.replace(order, trial=dataclasses.replace(trial, sizes=(size,))))
         progress.stage = reply.stage
         progress.allocator = reply.allocator
-        if reply.error is not None:
-            errors.append(reply.error)
+        error = reply.error
+        if error is not None:
             return None
         progress.peak_bytes = reply.peak_bytes or 0
         progress.step_ms.extend(reply.step_ms)
@@ -162,10 +163,9 @@ def _climb_in_forks(order: WorkOrder, trial: Climb, progress: Progress) -> Raise
         return progress.points[-1]
 
     climb(trial.sizes, run, budget_bytes=order.budget.budget_bytes, every=trial.every_size)
-    if errors:
-        return errors[0]
-    progress.stage = Stage.DONE
-    return None
+    if error is None:
+        progress.stage = Stage.DONE
+    return error
 
 
 def _run_in_fork(order: WorkOrder) -> Reply:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.test_interruptions import wait_for
-from tests.support.cli import Cli, processes_with
+from tests.support.cli import Cli, processes_with, wait_for
 
 
 def test_explain_measures_remedies_and_its_answer_is_one_document(cli: Cli, spec_file: Callable[..., Path]) -> None:
