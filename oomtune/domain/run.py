@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from oomtune.domain.search import Candidate, Kind, Purpose, Stage, Word
-from oomtune.domain.trial import Aim, Point, TrialError, TrialRecord
+from oomtune.domain.trial import Aim, Climbed, Failed, FailedSize, Fitted, Point, TrialError, TrialRecord
 
 
 class Provenance(Word):
@@ -62,58 +62,61 @@ def runs_of(history: Iterable[TrialRecord]) -> list[Run]:
     return [run for record in history for run in _runs_of_trial(record)]
 
 
-def _runs_of_trial(record: TrialRecord) -> Iterator[Run]:
+def _runs_of_trial(record: TrialRecord) -> list[Run]:
     outcome = record.outcome
-    runs = [_fitting(record, point, Provenance.IN_CLIMB) for point in outcome.points]
-    if not runs or outcome.kind is not Kind.FITS:
-        runs.append(_own(record))
-    runs += [_fitting(record, point, Provenance.AFTER_NEIGHBOUR) for point in outcome.further]
-    failed = outcome.further_failed
-    if failed is not None:
-        run = Run(
-            trial_number=record.number,
-            purpose=record.trial.purpose,
-            aim=record.trial.aim,
-            provenance=Provenance.AFTER_NEIGHBOUR,
-            candidate=record.trial.candidate.lane.at(failed.batch_size),
-            kind=failed.kind,
-            stage=Stage.TRAIN if failed.peak_bytes is None else Stage.DONE,
-            peak_bytes=failed.peak_bytes,
-        )
-        runs.append(run)
-    yield from runs[:-1]
-    yield replace(runs[-1], duration_s=outcome.duration_s)
-
-
-def _own(record: TrialRecord) -> Run:
-    """Return the run that decided the outcome: the candidate itself, or the size at which a climb failed."""
-    trial, outcome = record.trial, record.outcome
-    # The step time of a climb is that of the smaller sizes, and so is its peak when the last size did not finish.
-    in_climb = bool(outcome.points)
-    return Run(
-        trial_number=record.number,
-        purpose=trial.purpose,
-        aim=trial.aim,
-        provenance=Provenance.IN_CLIMB if in_climb else Provenance.FRESH_PROCESS,
-        candidate=trial.candidate if outcome.kind is Kind.FITS else record.ended_at,
-        kind=outcome.kind,
-        stage=outcome.stage,
-        peak_bytes=None if in_climb and outcome.stage is not Stage.DONE else outcome.peak_bytes,
-        step_ms=None if in_climb else outcome.step_ms,
-        error=outcome.error,
-        buckets=record.buckets,
-    )
-
-
-def _fitting(record: TrialRecord, point: Point, provenance: Provenance) -> Run:
-    return Run(
+    deciding = Run(
         trial_number=record.number,
         purpose=record.trial.purpose,
         aim=record.trial.aim,
-        provenance=provenance,
-        candidate=record.trial.candidate.lane.at(point.batch_size),
-        kind=Kind.FITS,
-        stage=Stage.DONE,
-        peak_bytes=point.peak_bytes,
-        step_ms=point.step_ms,
+        provenance=Provenance.FRESH_PROCESS,
+        candidate=record.ended_at,
+        kind=outcome.kind,
+        stage=outcome.stage,
+        peak_bytes=outcome.peak_bytes,
+        step_ms=outcome.step_ms,
+        error=outcome.error,
+        buckets=record.buckets,
+    )
+    match outcome:
+        case Fitted():
+            runs = [deciding, *_fitting(deciding, outcome.further, Provenance.AFTER_NEIGHBOUR)]
+            if outcome.further_failed is not None:
+                runs.append(_failing(deciding, outcome.further_failed))
+        case Climbed():
+            runs = _fitting(deciding, outcome.points, Provenance.IN_CLIMB)
+        case Failed(points=()):
+            runs = [deciding]
+        case Failed():
+            # The step time belongs to the smaller sizes, and so does the peak unless the last size ran to its end.
+            peak_bytes = outcome.peak_bytes if outcome.stage is Stage.DONE else None
+            last = replace(deciding, provenance=Provenance.IN_CLIMB, peak_bytes=peak_bytes, step_ms=None)
+            runs = [*_fitting(deciding, outcome.points, Provenance.IN_CLIMB), last]
+    return [*runs[:-1], replace(runs[-1], duration_s=outcome.duration_s)]
+
+
+def _fitting(deciding: Run, points: Iterable[Point], provenance: Provenance) -> list[Run]:
+    return [
+        replace(
+            deciding,
+            provenance=provenance,
+            candidate=deciding.candidate.lane.at(point.batch_size),
+            kind=Kind.FITS,
+            stage=Stage.DONE,
+            peak_bytes=point.peak_bytes,
+            step_ms=point.step_ms,
+            error=None,
+        )
+        for point in points
+    ]
+
+
+def _failing(deciding: Run, failed: FailedSize) -> Run:
+    return replace(
+        deciding,
+        provenance=Provenance.AFTER_NEIGHBOUR,
+        candidate=deciding.candidate.lane.at(failed.batch_size),
+        kind=failed.kind,
+        stage=Stage.DONE if failed.over_headroom else Stage.TRAIN,
+        peak_bytes=failed.peak_bytes,
+        step_ms=None,
     )
