@@ -52,7 +52,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Checked:
     return Checked(cli, folder / "model.tuned.yaml")
 
 
-def test_what_was_tuned_still_fits_and_every_reader_is_told(checked: Checked) -> None:
+def test_a_tuned_config_still_fits_and_every_output_says_so(checked: Checked) -> None:
     folder = checked.cli.folder
     ran = checked.cli(
         "check", checked.tuned, "--tolerance", "20%", "--json", "--junit", folder / "j.xml",
@@ -70,7 +70,7 @@ def test_what_was_tuned_still_fits_and_every_reader_is_told(checked: Checked) ->
     assert "::error" not in ran.err
 
 
-def test_more_memory_than_before_is_exit_four_and_says_what_changed(checked: Checked) -> None:
+def test_more_memory_than_before_exits_4_and_lists_the_changes(checked: Checked) -> None:
     def change(values: dict[str, Any]) -> None:
         evidence = values["tuned"]["evidence"]
         values["tuned"]["batch_size"] //= 2  # so that it fits whatever the noise
@@ -84,7 +84,7 @@ def test_more_memory_than_before_is_exit_four_and_says_what_changed(checked: Che
     settings = {"GITHUB_ACTIONS": "true", "MY_SETTING": "of this shell"}
     ran = checked.cli("check", path, "--code-quality", quality, env=settings)
     assert ran.code == 4, ran.err
-    assert "more memory than it did" in ran.out
+    assert "more memory than before" in ran.out
     assert "keras: 3.0.0 then, " in ran.out
     assert "parameters: 7 then, 33793 now" in ran.out
     assert "MY_SETTING: when tuned then, of this shell, though the check ran with when tuned" in ran.out
@@ -125,7 +125,7 @@ def test_a_model_that_grew_does_not_fit_until_an_update_finds_what_does(checked:
     assert updated.document["updated"]["trials"] <= 8
 
 
-def test_an_update_takes_over_what_was_edited_in_the_spec(checked: Checked) -> None:
+def test_an_update_searches_the_edited_spec(checked: Checked) -> None:
     source, path = checked.cli.folder / "edited.yaml", checked.cli.folder / "edited.tuned.yaml"
     source.write_text((checked.cli.folder / "model.yaml").read_text())
     values = yaml.safe_load(checked.tuned.read_text())
@@ -134,7 +134,7 @@ def test_an_update_takes_over_what_was_edited_in_the_spec(checked: Checked) -> N
     source.write_text(source.read_text().replace("max: 2048", "max: 32"))
     ran = checked.cli("check", path, "--tolerance", "20%", "-q")
     assert ran.code == 0, ran.err
-    assert "with its spec as it was before it was edited" in ran.out
+    assert "with its spec as it was before the edit" in ran.out
     updated = checked.cli("check", path, "--update", "--json")
     assert updated.code == 0, updated.err
     after = yaml.safe_load(path.read_text())
@@ -144,7 +144,7 @@ def test_an_update_takes_over_what_was_edited_in_the_spec(checked: Checked) -> N
     assert (again.code, again.document["spec_diff"], again.document["changes"]) == (0, [], [])
 
 
-def test_another_device_is_exit_five_unless_it_is_allowed(checked: Checked) -> None:
+def test_another_device_exits_5_unless_it_is_allowed(checked: Checked) -> None:
     def change(values: dict[str, Any]) -> None:
         values["device"] = {"kind": "gpu"}
         card = {"kind": "gpu", "name": "Tesla T4", "memory_limit_bytes": 2**59}
@@ -163,7 +163,7 @@ def test_another_device_is_exit_five_unless_it_is_allowed(checked: Checked) -> N
     assert allowed.document["memory"]["expected_peak_bytes"] is None
 
 
-def test_against_a_card_the_cpu_stands_in_and_says_how_sure_that_is(checked: Checked) -> None:
+def test_a_check_against_a_card_reports_how_sure_it_is(checked: Checked) -> None:
     theirs = {"OOMTUNE_DEVICE": "gpu", "OOMTUNE_MEMORY_LIMIT": "1GiB", "OOMTUNE_LIKE": "A100"}
     ran = checked.cli("check", checked.tuned, "--against", "T4", "--json", env=theirs)
     assert ran.code == 0, ran.err
@@ -171,7 +171,7 @@ def test_against_a_card_the_cpu_stands_in_and_says_how_sure_that_is(checked: Che
     assert ran.document["certainty"].startswith("sure")
 
 
-def test_what_can_not_be_checked_is_said_to_the_pipeline_too(checked: Checked) -> None:
+def test_errors_reach_the_pipeline_files_too(checked: Checked) -> None:
     junit, summary = checked.cli.folder / "none.xml", checked.cli.folder / "none.md"
     missing = checked.cli.folder / "missing.tuned.yaml"
     ran = checked.cli(
@@ -195,7 +195,7 @@ def test_a_plain_spec_is_checked_at_its_fixed_values(checked: Checked) -> None:
     assert fixed.code == 0, fixed.err
 
 
-def test_a_broken_model_is_exit_six_and_its_own_error(checked: Checked) -> None:
+def test_a_broken_model_exits_6_with_its_own_error(checked: Checked) -> None:
     (checked.cli.folder / "broken.py").write_text("def build():\n    raise RuntimeError('my model is broken')\n")
     path = checked.change(lambda values: values["model"].update(builder="broken:build"))
     ran = checked.cli("check", path, "--json", env={"GITHUB_ACTIONS": "true"})
@@ -215,7 +215,7 @@ def test_a_broken_model_is_exit_six_and_its_own_error(checked: Checked) -> None:
     assert checked.tuned.read_bytes() == before
 
 
-def test_an_interrupted_update_leaves_the_file_as_it_was(checked: Checked) -> None:
+def test_an_interrupted_update_leaves_the_file_unchanged(checked: Checked) -> None:
     (checked.cli.folder / "twice.py").write_text(BUILDER.replace("512", "1024"))
     path = checked.change(lambda values: values["model"].update(builder="twice:build"))
     before = path.read_bytes()

@@ -25,7 +25,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_one_screen_says_what_which_where_and_what_to_do(cli: Cli, log: Path) -> None:
+def test_one_screen_shows_what_happened_where_and_what_to_do(cli: Cli, log: Path) -> None:
     ran = cli("diagnose", log, env={"COLUMNS": "120"})
     assert (ran.code, ran.err) == (0, "")
     assert len(ran.out.splitlines()) <= 40
@@ -62,14 +62,14 @@ def test_the_exit_code_is_the_verdict(
     assert said in capsys.readouterr().out
 
 
-def test_stdin_is_a_log_too(cli: Cli) -> None:
+def test_a_log_can_come_from_stdin(cli: Cli) -> None:
     command = [sys.executable, "-m", "oomtune", "diagnose", "-", "--json"]
     ran = subprocess.run(command, input=GRAPH.encode(), capture_output=True, env=cli.environment, check=False)
     assert ran.returncode == 0
     assert b'"verdict": "device_oom"' in ran.stdout
 
 
-def test_a_reader_that_leaves_changes_nothing_of_the_verdict(cli: Cli, log: Path) -> None:
+def test_the_verdict_survives_a_reader_that_leaves(cli: Cli, log: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "oomtune", "diagnose", str(log)]
@@ -85,7 +85,7 @@ def test_a_closed_stdin_is_bad_usage(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("before", [b"\n" * 2**21, b"\0" * 2**21, b" \r\n\0" * 2**19], ids=["blank", "NULs", "both"])
-def test_what_is_empty_before_a_crash_is_passed_over(
+def test_empty_output_before_a_crash_is_skipped(
     tmp_path: Path, before: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "a.log"
@@ -103,7 +103,7 @@ def test_a_log_of_any_encoding_is_read(cli: Cli, tmp_path: Path, encoding: str) 
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_each_part_of_a_log_is_read_as_it_was_written(
+def test_parts_of_a_log_may_have_different_encodings(
     tmp_path: Path, encoding: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As one shell began it, a second one went on in bytes, and the first one added to it."""
@@ -117,7 +117,7 @@ def test_each_part_of_a_log_is_read_as_it_was_written(
     assert '"line_number": 11,' in capsys.readouterr().out
 
 
-def test_a_long_part_without_line_ends_is_read_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_part_without_line_ends_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.log"
     bar = "\r 12/900 ━━━━ loss: 0.2"
     parts = ("\ufeff" + bar * 2**16).encode("utf-16-le"), b"\n", (bar * 2**16).encode(), b"\n", GRAPH.encode()
@@ -138,22 +138,20 @@ def test_a_long_part_without_line_ends_is_read_too(tmp_path: Path, capsys: pytes
     ],
 )
 @pytest.mark.parametrize("line", ["/bin/bash: 1: 4242 {}                  python train.py", "{}"])
-def test_a_shell_says_killed_in_its_own_language_and_encoding(
-    tmp_path: Path, word: str, encoding: str, line: str
-) -> None:
+def test_killed_is_understood_in_the_language_of_the_shell(tmp_path: Path, word: str, encoding: str, line: str) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(f"Epoch 1/3\n{line.format(word)}\n".encode(encoding))
     assert diagnose.command(str(path), quiet=True) == 0
 
 
-def test_what_a_log_says_is_text_whatever_is_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_text_is_printed_verbatim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "markup.log"
     path.write_text("ResourceExhaustedError: failed to allocate memory [bold]x[/bold] [/red] [Op:AddV2]")
     diagnose.command(str(path))
     assert "[bold]x[/bold] [/red]" in capsys.readouterr().out
 
 
-def test_a_missing_log_is_one_document_and_exit_two(cli: Cli) -> None:
+def test_a_missing_log_prints_one_document_and_exits_2(cli: Cli) -> None:
     ran = cli("diagnose", "missing.log", "--json")
     assert (ran.code, ran.document["exit_code"], ran.document["command"]) == (2, 2, "diagnose")
     assert "no such file" in ran.document["error"]["message"]
@@ -164,7 +162,7 @@ def test_a_missing_log_is_one_document_and_exit_two(cli: Cli) -> None:
     [(None, "is a folder"), (b"\n", "is empty"), (gzip.compress(GRAPH.encode() * 50), "is not text")],
     ids=["folder", "empty", "packed"],
 )
-def test_what_is_no_log_is_bad_usage(tmp_path: Path, content: bytes | None, said: str) -> None:
+def test_a_file_that_is_no_log_is_bad_usage(tmp_path: Path, content: bytes | None, said: str) -> None:
     path = tmp_path / "a.log"
     path.mkdir() if content is None else path.write_bytes(content)
     with pytest.raises(UsageProblem, match=said):
@@ -172,7 +170,7 @@ def test_what_is_no_log_is_bad_usage(tmp_path: Path, content: bytes | None, said
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-8-sig"])
-def test_other_encodings_are_read_too(tmp_path: Path, encoding: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_encodings_are_read(tmp_path: Path, encoding: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(GRAPH.replace("\n", "\r\n").encode(encoding))
     assert diagnose.command(str(path), as_json=True) == 0

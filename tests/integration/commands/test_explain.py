@@ -34,7 +34,7 @@ def test_explain_measures_remedies_and_its_answer_is_one_document(cli: Cli, spec
     assert not list(cli.folder.glob("*.tuned.yaml"))
 
 
-def test_what_can_not_be_explained_has_its_exit_code(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_failed_explanations_have_their_exit_codes(cli: Cli, spec_file: Callable[..., Path]) -> None:
     assert cli("explain", "missing.yaml").code == 2
     ran = cli("explain", spec_file(), "--memory-limit", "1MiB", "--batch-size", "64", "--json")
     assert (ran.code, ran.document["command"]) == (3, "explain")

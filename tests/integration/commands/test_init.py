@@ -76,7 +76,7 @@ def probes(cli: Cli, spec: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-def test_a_spec_for_a_saved_model_probes_as_it_is(cli: Cli) -> None:
+def test_a_spec_for_a_saved_model_probes_without_edits(cli: Cli) -> None:
     model = keras.Sequential(
         [keras.Input((None,), dtype="int32"), keras.layers.Embedding(30, 4), keras.layers.GRU(4), keras.layers.Dense(1)]
     )
@@ -99,7 +99,7 @@ def test_a_spec_for_a_saved_model_probes_as_it_is(cli: Cli) -> None:
     probes(cli, "tagger.yaml")
 
 
-def test_a_spec_for_a_builder_names_its_inputs_and_probes_as_it_is(cli: Cli) -> None:
+def test_a_spec_for_a_builder_names_its_inputs_and_probes_without_edits(cli: Cli) -> None:
     (cli.folder / "nets.py").write_text(BUILDER)
     assert cli("init", "mine.yaml", "nets:build").code == 0
     written = yaml.safe_load((cli.folder / "mine.yaml").read_text())["dataset"]["synthetic"]
@@ -113,7 +113,7 @@ def test_a_spec_for_a_builder_names_its_inputs_and_probes_as_it_is(cli: Cli) -> 
     assert not (cli.folder / "other.yaml").exists()
 
 
-def test_a_spec_for_a_script_finds_its_options_and_probes_as_it_is(cli: Cli) -> None:
+def test_a_spec_for_a_script_uses_its_options_and_probes_without_edits(cli: Cli) -> None:
     (cli.folder / "train.py").write_text(SCRIPT)
     assert cli("init", "train.py").code == 0
     written = yaml.safe_load((cli.folder / "train.yaml").read_text())
@@ -126,7 +126,7 @@ def test_a_spec_for_a_script_finds_its_options_and_probes_as_it_is(cli: Cli) -> 
     assert (ran.code, ran.err) == (0, "oomtune: fed.py requires --data: fill in the SET_ values in fed.yaml\n")
 
 
-def test_a_script_with_commands_of_its_own_says_so_in_the_spec() -> None:
+def test_a_script_with_subcommands_gets_a_comment_in_the_spec() -> None:
     text = (
         "sub = p.add_subparsers()\nt = sub.add_parser('train')\nt.add_argument('--batch-size')\nsub.add_parser('eval')"
     )
@@ -135,7 +135,7 @@ def test_a_script_with_commands_of_its_own_says_so_in_the_spec() -> None:
     assert "# The script has subcommands (train, eval): put the one that trains first in args." in made.text
 
 
-def test_a_spec_for_nothing_at_all_is_whole() -> None:
+def test_the_example_spec_is_complete() -> None:
     spec = load_spec(yaml.safe_load(example_spec("model.yaml"))).spec
     assert spec.space.sequence_lengths == (64, 128, 256)
 
@@ -151,14 +151,14 @@ def test_a_spec_for_nothing_at_all_is_whole() -> None:
         (["nowhere/a.yaml"], "nowhere/a.yaml can't be written"),
     ],
 )
-def test_what_no_spec_can_be_made_from_is_said(cli: Cli, words: list[str], said: str) -> None:
+def test_unusable_sources_are_reported(cli: Cli, words: list[str], said: str) -> None:
     (cli.folder / "bare.py").write_text("print('hello')")
     ran = cli("init", *words)
     assert ran.code in (2, 5)
     assert said in ran.err
 
 
-def test_what_was_seen_of_lengths_batches_and_losses_is_written() -> None:
+def test_inspected_lengths_batches_and_losses_are_written() -> None:
     tokens = TensorSpec(shape=("sequence_length",), dtype="int32", max=9)
     seen = Inspection(
         inputs={"x": tokens},
@@ -178,7 +178,7 @@ def test_what_was_seen_of_lengths_batches_and_losses_is_written() -> None:
     }
 
 
-def test_a_model_is_seen_with_the_lengths_and_the_batch_that_it_takes(
+def test_inspection_finds_the_lengths_and_batch_that_a_model_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "seen_nets.py").write_text(SEEN)
@@ -195,7 +195,7 @@ def test_a_model_is_seen_with_the_lengths_and_the_batch_that_it_takes(
     assert seen("several").losses == {"kind": "sparsecategoricalcrossentropy", "score": "meansquarederror"}
 
 
-def test_names_that_yaml_would_read_as_something_else_are_quoted() -> None:
+def test_names_with_a_meaning_in_yaml_are_quoted() -> None:
     seen = Inspection(
         inputs={"yes": TensorSpec(shape=(2,), dtype="float32"), "a: b": TensorSpec(shape=(), dtype="float32")},
         outputs={"x": TensorSpec(shape=(1,), dtype="float32")},
@@ -242,7 +242,7 @@ def test_a_script_is_read_and_not_run() -> None:
         ("print(3)", 0),
     ],
 )
-def test_how_often_a_script_fits_is_seen_in_its_text(lines: str, fits: int) -> None:
+def test_calls_of_fit_are_counted_in_the_text_of_a_script(lines: str, fits: int) -> None:
     made = spec_from_script("t.yaml", "t.py", f"parser.add_argument('--batch-size')\n{lines}")
     assert made is not None
     assert (f"# fits: {fits} " in made.text) == (fits > 1)
@@ -288,7 +288,7 @@ def test_how_often_a_script_fits_is_seen_in_its_text(lines: str, fits: int) -> N
         ),
     ],
 )
-def test_what_a_script_requires_is_filled_in_or_left_to_the_user_in_plain_sight(
+def test_required_arguments_are_filled_in_or_marked_for_the_user(
     lines: str, args: list[str], unset: tuple[str, ...]
 ) -> None:
     made = spec_from_script("t.yaml", "t.py", lines)

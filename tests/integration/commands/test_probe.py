@@ -44,7 +44,7 @@ def test_it_finds_and_confirms_an_answer(probed: Probed) -> None:
     assert document["memory"]["peak_bytes"] <= document["memory"]["budget_bytes"] < document["memory"]["limit_bytes"]
 
 
-def test_the_json_document_has_every_key_of_its_contract(probed: Probed) -> None:
+def test_the_json_document_has_every_promised_key(probed: Probed) -> None:
     document = probed.ran.document
     assert set(document) >= {
         "format", "oomtune", "command", "exit_code", "verdict", "best", "memory", "throughput", "trials", "frontier",
@@ -66,13 +66,13 @@ def test_the_json_document_has_every_key_of_its_contract(probed: Probed) -> None
     assert document["frontier"][0]["batch_size"] == document["best"]["batch_size"]
 
 
-def test_a_step_larger_did_not_fit_so_the_edge_is_known(probed: Probed) -> None:
+def test_the_next_larger_batch_did_not_fit(probed: Probed) -> None:
     best = probed.ran.document["best"]["batch_size"]
     larger = yaml.safe_load(probed.first_tuned)["tuned"]["evidence"]["next_larger"]
     assert best < larger["batch_size"] <= best * 1.12
 
 
-def test_one_line_a_trial_goes_to_stderr_and_nothing_else_to_stdout(probed: Probed) -> None:
+def test_stderr_has_one_line_per_trial_and_stdout_only_the_answer(probed: Probed) -> None:
     assert len(probed.ran.out.splitlines()) == 1
     lines = [line for line in probed.ran.err.splitlines() if line.startswith("trial ")]
     assert len(lines) == len(probed.ran.document["trials"])
@@ -104,13 +104,13 @@ def test_the_same_command_again_runs_no_trial_and_gives_the_same_answer(probed: 
     assert again.document["trials"] == probed.ran.document["trials"]
 
 
-def test_probing_the_tuned_config_itself_goes_on_from_the_same_place(probed: Probed) -> None:
+def test_probing_the_tuned_config_continues_from_its_answer(probed: Probed) -> None:
     again = probed.cli("probe", probed.tuned, "--json")
     assert again.code == 0
     assert again.document["tuned_path"] == str(probed.tuned)
 
 
-def test_fresh_runs_every_trial_anew_and_comes_out_near(probed: Probed) -> None:
+def test_fresh_runs_every_trial_again_and_finds_a_similar_answer(probed: Probed) -> None:
     copy = probed.cli.folder / "copy.yaml"
     copy.write_text(probed.spec.read_text())
     assert probed.cli("probe", copy, "-q", "--max-trials", "1").code == 7
@@ -122,7 +122,7 @@ def test_fresh_runs_every_trial_anew_and_comes_out_near(probed: Probed) -> None:
     assert second == pytest.approx(first, rel=0.05 + 0.15)
 
 
-def test_on_paper_the_answer_comes_with_what_to_paste(probed: Probed) -> None:
+def test_the_printed_answer_has_lines_to_paste(probed: Probed) -> None:
     ran = probed.cli("probe", probed.spec, "-q")
     assert ran.code == 0
     assert ran.err == ""
@@ -131,7 +131,7 @@ def test_on_paper_the_answer_comes_with_what_to_paste(probed: Probed) -> None:
     assert "\x1b[" not in ran.out
 
 
-def test_a_file_that_is_not_ours_is_never_overwritten_without_force(probed: Probed) -> None:
+def test_a_file_of_the_user_is_never_replaced_without_force(probed: Probed) -> None:
     theirs = probed.cli.folder / "precious.yaml"
     theirs.write_text("tuned: mine\n")
     ran = probed.cli("probe", probed.spec, "-o", theirs)
@@ -187,7 +187,7 @@ SEQUENCES = {
 
 
 @pytest.mark.parametrize("objective", ["tokens", "batch_size", "sequence_length", "throughput"])
-def test_each_objective_gets_what_it_asks_for(cli: Cli, spec_file: Callable[..., Path], objective: str) -> None:
+def test_each_objective_is_met(cli: Cli, spec_file: Callable[..., Path], objective: str) -> None:
     ran = cli("probe", spec_file(**SEQUENCES), "--objective", objective, "--json")
     assert ran.code == 0, ran.err
     best = ran.document["best"]
@@ -211,7 +211,7 @@ def test_each_objective_gets_what_it_asks_for(cli: Cli, spec_file: Callable[...,
             assert best["sequence_length"] == 32
 
 
-def test_the_python_api_gives_the_same_and_raises_what_the_command_would_say(probed: Probed) -> None:
+def test_the_python_api_returns_and_raises_what_the_command_prints(probed: Probed) -> None:
     import oomtune
 
     with pytest.raises(OomtuneError, match="no such file"):
@@ -234,7 +234,7 @@ def test_the_python_api_finds_an_answer(tmp_path: Path, monkeypatch: pytest.Monk
         oomtune.probe(small_spec(), memory_limit="1MiB")
 
 
-def test_two_probes_of_one_spec_at_once_do_not_spoil_each_other(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_two_probes_of_one_spec_can_run_at_once(cli: Cli, spec_file: Callable[..., Path]) -> None:
     spec = spec_file()
     both = [cli.start("probe", spec, "--json") for _ in range(2)]
     said = [process.communicate(timeout=300) for process in both]

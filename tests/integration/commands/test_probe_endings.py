@@ -13,7 +13,7 @@ from tests.support.cli import Cli
 from tests.support.specs import small_spec
 
 
-def test_nothing_fits_is_exit_three_with_the_smallest_its_need_and_three_things_to_try(
+def test_nothing_fits_exits_3_with_the_need_of_the_smallest_and_three_things_to_try(
     cli: Cli, spec_file: Callable[..., Path]
 ) -> None:
     spec = spec_file(model__layers=[{"Input": {"shape": [64]}}, {"Dense": {"units": 300_000}}, {"Dense": {"units": 1}}])
@@ -33,7 +33,7 @@ def test_nothing_fits_is_exit_three_with_the_smallest_its_need_and_three_things_
     assert enough.code == 0, enough.err
 
 
-def test_stopped_by_max_trials_is_exit_seven_and_the_best_so_far_says_so(
+def test_max_trials_exits_7_and_the_answer_says_that_it_is_the_best_so_far(
     cli: Cli, spec_file: Callable[..., Path]
 ) -> None:
     ran = cli("probe", spec_file(), "--max-trials", "1", "--json")
@@ -46,7 +46,7 @@ def test_stopped_by_max_trials_is_exit_seven_and_the_best_so_far_says_so(
     assert finished.document["new_trials"] == len(finished.document["trials"]) - 1
 
 
-def test_stopped_by_time_limit_is_exit_seven(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_time_limit_exits_7(cli: Cli, spec_file: Callable[..., Path]) -> None:
     ran = cli("probe", spec_file(), "--time-limit", "0.01s", "--json")
     assert (ran.code, ran.document["error"]["code"]) == (7, "time_limit")
     assert ran.document["best"] is None
@@ -72,7 +72,7 @@ def test_stopped_by_time_limit_is_exit_seven(cli: Cli, spec_file: Callable[..., 
         (["--no-such-option"], 2, "usage"),
     ],
 )
-def test_each_wrong_word_has_its_exit_code_and_one_json_document(
+def test_bad_usage_has_its_exit_code_and_one_json_document(
     cli: Cli, spec_file: Callable[..., Path], words: list[str], code: int, error: str
 ) -> None:
     ran = cli("probe", spec_file(), *words, "--json")
@@ -82,7 +82,7 @@ def test_each_wrong_word_has_its_exit_code_and_one_json_document(
 
 
 @pytest.mark.parametrize("text", [None, "", "- a list\n", "a: [", "model: {}\n"])
-def test_a_bad_spec_is_exit_two_and_names_the_file(cli: Cli, text: str | None) -> None:
+def test_a_bad_spec_exits_2_and_names_the_file(cli: Cli, text: str | None) -> None:
     path = cli.folder / "bad.yaml"
     if text is not None:
         path.write_text(text)
@@ -93,7 +93,7 @@ def test_a_bad_spec_is_exit_two_and_names_the_file(cli: Cli, text: str | None) -
     assert "Traceback" not in ran.err
 
 
-def test_a_folder_whose_name_is_no_text_is_probed_and_reported_like_any_other(cli: Cli) -> None:
+def test_a_folder_name_that_is_not_valid_text_can_be_probed_and_reported(cli: Cli) -> None:
     folder = cli.folder / os.fsdecode(b"caf\xe9")
     (folder / ".oomtune").mkdir(parents=True)
     (folder / "data.csv").write_text("x,y\n" + "1,2\n" * 40)

@@ -46,7 +46,7 @@ def host() -> Iterator[WorkerHost]:
     [Search(candidate=Candidate(batch_size=8)), Climb(lane=Candidate(batch_size=8).lane, sizes=(8,))],
     ids=["a few steps", "a climb"],
 )
-def test_a_trial_crosses_a_real_update_however_many_steps_it_takes(
+def test_a_trial_includes_a_real_update_however_many_steps_that_takes(
     host: WorkerHost, tmp_path: Path, trial: Trial
 ) -> None:
     (tmp_path / "own.py").write_text(BUILDER)
@@ -58,7 +58,7 @@ def test_a_trial_crosses_a_real_update_however_many_steps_it_takes(
     assert "gradients were applied" in outcome.error.message
 
 
-def test_an_optimizer_that_keras_does_not_know_is_said_before_it_is_its_turn(host: WorkerHost) -> None:
+def test_an_unknown_optimizer_is_reported_before_any_trial(host: WorkerHost) -> None:
     spec = small_probe_spec(search__optimizer=["sgd", "adagard"])
     runner = ForkRunner(spec=spec, device=CPU, budget=BUDGET, notice=print, host=host)
     outcome = runner.run(Search(candidate=Candidate(batch_size=8, optimizer="sgd")))
@@ -68,7 +68,7 @@ def test_an_optimizer_that_keras_does_not_know_is_said_before_it_is_its_turn(hos
     assert "adagard" in outcome.error.message
 
 
-def test_accumulation_costs_a_copy_of_the_weights_and_a_trial_shows_it(host: WorkerHost) -> None:
+def test_a_trial_shows_the_copy_of_the_weights_that_accumulation_costs(host: WorkerHost) -> None:
     peaks = {}
     for effective in (None, 64):
         spec = small_probe_spec(training__effective_batch_size=effective)
@@ -78,9 +78,7 @@ def test_accumulation_costs_a_copy_of_the_weights_and_a_trial_shows_it(host: Wor
     assert peaks[64] - peaks[None] > 0.9 * weights_bytes
 
 
-def test_a_floor_brings_the_lighter_optimizer_and_a_higher_one_is_exit_three(
-    cli: Cli, spec_file: Callable[..., Path]
-) -> None:
+def test_a_minimum_batch_size_picks_the_lighter_optimizer_or_exits_3(cli: Cli, spec_file: Callable[..., Path]) -> None:
     """Weights of 1.2 MB, their gradients and Adam's two copies leave no room in 5 MiB; without the copies they do."""
     spec = spec_file(
         search__optimizer=["adam", {"class_name": "SGD", "config": {"momentum": 0.0}}],

@@ -12,7 +12,7 @@ from tests.support.cli import Cli
 FILES = ("--report", "out.html", "--summary", "out.md", "--junit", "out.xml", "--csv", "out.csv")
 
 
-def test_a_probe_is_shown_by_its_command_and_again_from_its_ledger(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_a_probe_looks_the_same_from_its_command_and_from_its_ledger(cli: Cli, spec_file: Callable[..., Path]) -> None:
     spec = spec_file()
     ran = cli("probe", spec, *FILES, "--tensorboard", "logs", "--json")
     assert ran.code == 0, ran.err
@@ -37,7 +37,7 @@ def test_a_probe_is_shown_by_its_command_and_again_from_its_ledger(cli: Cli, spe
         assert before == (cli.folder / second).read_text().replace(again.document["tuned_path"], "TUNED")
 
 
-def test_a_file_that_is_not_ours_stops_a_probe_before_it_begins(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_a_file_of_the_user_stops_a_probe_before_it_begins(cli: Cli, spec_file: Callable[..., Path]) -> None:
     (cli.folder / "mine.html").write_text("<p>mine</p>")
     ran = cli("probe", spec_file(), "--report", "mine.html")
     assert ran.code == 2

@@ -41,7 +41,7 @@ def test_a_script_needs_no_spec(cli: Cli) -> None:
         ([], "missing argument 'SPEC'"),
     ],
 )
-def test_a_script_that_can_not_be_probed_is_refused_before_anything_runs(cli: Cli, words: list[str], said: str) -> None:
+def test_an_unusable_script_is_refused_before_anything_runs(cli: Cli, words: list[str], said: str) -> None:
     write_script(cli.folder, FIT_AND_WRITE)
     ran = cli("probe", *words)
     assert ran.code == 2

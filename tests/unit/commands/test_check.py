@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,91 +25,43 @@ from oomtune.domain import (
     CheckVerdict,
     Device,
     Kind,
-    Outcome,
     ProbeResult,
-    Trial,
-    TrialError,
 )
 from oomtune.domain.observer import SilentObserver
 from oomtune.errors import UsageProblem
 from oomtune.report.check import check_message, check_report, check_rows
 from oomtune.report.json_document import check_document
 from oomtune.spec import Document, digest_of
-from oomtune.storage.tuned import Evidence, TunedConfig
+from oomtune.storage.tuned import TunedConfig
 from oomtune.trials.fake import FakeDevice
-from tests.support.outcomes import failed
+from tests.support.checks import (
+    BEYOND_ANY_MACHINE,
+    CRASH,
+    OOM,
+    ScriptedDevice,
+    tuned_on,
+    unrun_check,
+    write_spec_and_tuned,
+)
 from tests.support.specs import CPU, small_probe_spec, small_spec
-from tests.unit.commands.test_check_edits import write_pair
 
 SPEC = small_probe_spec(search__batch_size={"min": 1, "max": 1024}, search__resolution=0.0)
-BEYOND_ANY_MACHINE = 2**59
-"""A limit that only is well where it is not imposed."""
-
-
-def tuned_on(
-    kind: str = "cpu", name: str = "a CPU", *, memory_limit_bytes: int = BEYOND_ANY_MACHINE, **fields: Any
-) -> TunedConfig:
-    """An answer found on this device; what is no field of a tuned config belongs to its evidence."""
-    config = {field.name: fields.pop(field.name) for field in dataclasses.fields(TunedConfig) if field.name in fields}
-    evidence = Evidence(
-        confirmed=True, device_kind=kind, device_name=name, memory_limit_bytes=memory_limit_bytes, **fields
-    )
-    return TunedConfig(
-        **{
-            "batch_size": 100, "sequence_length": None, "precision": "float32", "remat": "none",
-            "gradient_accumulation_steps": 1, "effective_batch_size": 100, "evidence": evidence, **config,
-        }
-    )  # fmt: skip
-
-
-def begun(**fields: Any) -> CheckResult:
-    return CheckResult(
-        **{
-            "verdict": CheckVerdict.FITS, "path": "m.tuned.yaml", "where": "m.tuned.yaml:3", "name": "m",
-            "candidate": Candidate(batch_size=100), "device": CPU, "budget": Budget(limit_bytes=1_000, headroom=0.0),
-            "tolerance": 0.05, "was_tuned": True, **fields,
-        }
-    )  # fmt: skip
-
-
-class Scripted(FakeDevice):
-    """Ends some trials as it is told, by their number, and the others by the law."""
-
-    def __init__(
-        self, endings: Mapping[int, Outcome | type[BaseException]], *, per_sample: int = 5, **kwargs: Any
-    ) -> None:
-        super().__init__(limit_bytes=1_000, law=lambda candidate: 100 + per_sample * candidate.batch_size, **kwargs)
-        self.endings = endings
-
-    def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
-        ending = self.endings.get(len(self.ran) + 1)
-        if ending is None:
-            return super().run(trial, within_s=within_s)
-        self.ran.append(trial)
-        if not isinstance(ending, Outcome):
-            raise ending
-        return ending
-
-
-OOM = failed(error=TrialError(code="device_oom", message="OOM"))
-CRASH = failed(Kind.CRASH, error=TrialError(code="raised", message="ValueError: no", hint="h"))
-
 BUCKETED = tuned_on(sequence_length=16, bucket_boundaries=(8, 16), bucket_batch_sizes=(120, 60))
 
 
 def checked(device: FakeDevice, tuned: TunedConfig | None = None, **fields: Any) -> CheckResult:
-    result = begun(**fields)
+    result = unrun_check(**fields)
     return run_trials(result, trials_of(result.candidate, tuned), device, SilentObserver())[0]
 
 
-def test_what_would_fail_a_pipeline_is_seen_twice_and_a_crash_once() -> None:
+def test_a_memory_failure_must_show_twice_and_a_crash_once() -> None:
     for endings, verdict, runs in (
         ({}, "fits", 1),
         ({1: OOM}, "fits", 2),
         ({1: OOM, 2: OOM}, "does_not_fit", 2),
         ({1: CRASH}, "broken", 1),
     ):
-        device = Scripted(dict(endings))
+        device = ScriptedDevice(dict(endings))
         assert (checked(device).verdict, len(device.ran)) == (verdict, runs)
 
 
@@ -118,21 +69,19 @@ def test_what_would_fail_a_pipeline_is_seen_twice_and_a_crash_once() -> None:
     ("seen", "tolerance", "allowed"),
     [(None, 0.05, 950), (940, 0.05, 987), (940, 0.2, 1_000), (500, 0.05, 950)],
 )
-def test_what_differs_between_runs_may_use_the_headroom_up_to_the_limit(
-    seen: int | None, tolerance: float, allowed: int
-) -> None:
+def test_noise_may_use_the_headroom_up_to_the_limit(seen: int | None, tolerance: float, allowed: int) -> None:
     strict = Budget(limit_bytes=1_000, headroom=0.05)
-    result = begun(budget=strict, expected_peak_bytes=seen, tolerance=tolerance)
+    result = unrun_check(budget=strict, expected_peak_bytes=seen, tolerance=tolerance)
     assert result.allowed_bytes == allowed
     assert abs(Budget.of(1_000, allowed).budget_bytes - allowed) <= 1
 
 
-def test_a_peak_within_the_tolerance_fits_though_it_is_over_the_budget() -> None:
+def test_a_peak_within_the_tolerance_fits_even_over_the_budget() -> None:
     strict = Budget(limit_bytes=1_000, headroom=0.05)
     for batch, verdict in ((172, CheckVerdict.FITS), (178, CheckVerdict.DOES_NOT_FIT)):
         candidate = Candidate(batch_size=batch)
-        result = begun(budget=strict, candidate=candidate, expected_peak_bytes=930)
-        device = Scripted({}, headroom=Budget.of(1_000, result.allowed_bytes).headroom)
+        result = unrun_check(budget=strict, candidate=candidate, expected_peak_bytes=930)
+        device = ScriptedDevice({}, headroom=Budget.of(1_000, result.allowed_bytes).headroom)
         result = run_trials(result, trials_of(candidate, None), device, SilentObserver())[0]
         assert result.verdict is verdict
         assert ("headroom" in dict(check_rows(result))) == (verdict is CheckVerdict.FITS)
@@ -140,9 +89,9 @@ def test_a_peak_within_the_tolerance_fits_though_it_is_over_the_budget() -> None
         assert ("over the 976 B that noise explains" in said) == (verdict is CheckVerdict.DOES_NOT_FIT)
 
 
-def test_buckets_that_fail_are_seen_twice_too_and_leave_the_figures_of_the_configuration() -> None:
-    assert checked(Scripted({2: OOM}), BUCKETED).verdict is CheckVerdict.FITS
-    device = Scripted({2: OOM, 3: OOM})
+def test_buckets_must_fail_twice_too_and_do_not_change_the_figures_of_the_configuration() -> None:
+    assert checked(ScriptedDevice({2: OOM}), BUCKETED).verdict is CheckVerdict.FITS
+    device = ScriptedDevice({2: OOM, 3: OOM})
     result = checked(device, BUCKETED, expected_peak_bytes=600)
     assert [isinstance(trial, BucketTurns) for trial in device.ran] == [False, True, True]
     assert result.verdict is CheckVerdict.DOES_NOT_FIT
@@ -158,13 +107,13 @@ def updated(device: FakeDevice, tuned: TunedConfig | None = None) -> tuple[Check
         written.append(found)
         return dataclasses.replace(found, tuned_path="m.tuned.yaml")
 
-    result = begun()
+    result = unrun_check()
     seen, ran = run_trials(result, trials_of(result.candidate, tuned), device, SilentObserver())
     return update(seen, ran, SPEC, device, SilentObserver(), write), written
 
 
-def test_an_update_that_finds_an_answer_has_nothing_left_to_complain_of() -> None:
-    result, (found,) = updated(Scripted({}, per_sample=10))
+def test_an_update_that_finds_an_answer_reports_no_problem() -> None:
+    result, (found,) = updated(ScriptedDevice({}, per_sample=10))
     assert (result.verdict, result.exit_code) == (CheckVerdict.UPDATED, 0)
     assert found.best is not None
     assert result.candidate == Candidate(batch_size=90) == found.best.candidate
@@ -176,8 +125,8 @@ def test_an_update_that_finds_an_answer_has_nothing_left_to_complain_of() -> Non
     assert (check_report(result).problem_kind, check_report(result).problem) == (None, "")
 
 
-def test_an_update_for_which_nothing_fits_says_so_and_does_not_ask_for_another() -> None:
-    result, written = updated(Scripted({}, per_sample=2_000))
+def test_an_update_that_finds_nothing_does_not_suggest_another_update() -> None:
+    result, written = updated(ScriptedDevice({}, per_sample=2_000))
     assert (result.exit_code, written) == (4, [])
     assert "nothing fits any more" in check_message(result).sentence
     assert "--update" not in check_message(result).hint
@@ -185,21 +134,21 @@ def test_an_update_for_which_nothing_fits_says_so_and_does_not_ask_for_another()
 
 
 @pytest.mark.parametrize("first", [1, 3])
-def test_a_crash_before_or_during_an_update_is_a_broken_model_and_nothing_is_written(first: int) -> None:
-    result, written = updated(Scripted({1: OOM, 2: OOM} | {first: CRASH}))
+def test_a_crash_before_or_during_an_update_means_a_broken_model_and_writes_nothing(first: int) -> None:
+    result, written = updated(ScriptedDevice({1: OOM, 2: OOM} | {first: CRASH}))
     assert (result.exit_code, written) == (6, [])
     assert ("the new search failed" in check_message(result).sentence) == (first == 3)
     assert "--update" not in check_message(result).hint
     assert check_document(result)["error"]["message"] == "ValueError: no"
 
 
-def test_an_interrupted_update_is_an_interruption_and_writes_nothing() -> None:
+def test_an_interrupted_update_writes_nothing() -> None:
     with pytest.raises(KeyboardInterrupt):
-        updated(Scripted({1: OOM, 2: OOM, 4: KeyboardInterrupt}))
+        updated(ScriptedDevice({1: OOM, 2: OOM, 4: KeyboardInterrupt}))
 
 
-def test_an_update_takes_buckets_that_failed_for_what_they_are() -> None:
-    result, (found,) = updated(Scripted({2: OOM, 3: OOM}), BUCKETED)
+def test_failed_buckets_do_not_count_against_the_configuration_in_an_update() -> None:
+    result, (found,) = updated(ScriptedDevice({2: OOM, 3: OOM}), BUCKETED)
     assert result.verdict is CheckVerdict.UPDATED
     assert found.best is not None
     assert found.best.candidate.batch_size == 180
@@ -211,12 +160,12 @@ def changed(tuned: TunedConfig, environment: dict[str, str], values: dict[str, A
     here = Place(
         resolved=Resolved(device=Device(kind="cpu", name="a CPU"), budget=Budget(limit_bytes=BEYOND_ANY_MACHINE))
     )
-    result = begun(budget=here.resolved.budget)
+    result = unrun_check(budget=here.resolved.budget)
     found = changes_since(tuned, Document(values=values or {}, origin="m"), result, here, environment)
     return {change.what: change for change in found}
 
 
-def test_other_settings_than_those_it_was_tuned_with_are_among_the_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_include_variables_that_differ_from_those_of_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
     then = {"TF_ENABLE_ONEDNN_OPTS": "0"}
     tuned = tuned_on(needs_environment=then, versions=versions())
@@ -227,14 +176,14 @@ def test_other_settings_than_those_it_was_tuned_with_are_among_the_changes(monke
     assert "1, though the check ran with 0" in changed(tuned, then)["TF_ENABLE_ONEDNN_OPTS"].now
 
 
-def test_a_tuned_config_whose_own_entries_were_edited_is_said_to_be() -> None:
+def test_changes_include_edits_of_the_tuned_config() -> None:
     tuned = tuned_on(spec_sha256=digest_of({"name": "a"}))
     assert changed(tuned, {}, {"name": "a", "tuned": {}}) == {}
     assert set(changed(tuned, {}, {"name": "b", "tuned": {}})) == {"the spec in this file"}
 
 
 @pytest.mark.parametrize("given", ["5%", "0.05", 0.05])
-def test_a_tolerance_is_a_share_or_per_cent(given: Any) -> None:
+def test_a_tolerance_is_a_share_or_a_percentage(given: Any) -> None:
     assert CheckOptions(tolerance=given).allowed_growth == pytest.approx(0.05)
 
 
@@ -245,12 +194,12 @@ def test_a_tolerance_is_a_share_or_per_cent(given: Any) -> None:
         {"against": "T4", "device": "cpu"}, {"against": "T4", "memory_limit": 5},
     ],
 )  # fmt: skip
-def test_options_that_make_no_sense_are_refused_wherever_they_come_from(overrides: dict[str, Any]) -> None:
+def test_options_that_make_no_sense_are_refused(overrides: dict[str, Any]) -> None:
     with pytest.raises(UsageProblem):
         CheckOptions(**overrides)
 
 
-def test_an_update_of_a_plain_spec_is_refused_with_what_to_do_instead(tmp_path: Path) -> None:
+def test_updating_a_plain_spec_is_refused_with_a_hint_to_probe_it(tmp_path: Path) -> None:
     spec = tmp_path / "model.yaml"
     spec.write_text(yaml.safe_dump(small_spec(search__batch_size=4)))
     with pytest.raises(UsageProblem) as raised:
@@ -260,10 +209,8 @@ def test_an_update_of_a_plain_spec_is_refused_with_what_to_do_instead(tmp_path: 
 
 
 @pytest.mark.parametrize(("peak", "said"), [(None, "no peak_bytes, so growth is not checked"), (900, "900 B")])
-def test_evidence_that_does_not_say_what_was_used_is_said_to_turn_growth_off(
-    tmp_path: Path, peak: int | None, said: str
-) -> None:
-    path = write_pair(tmp_path)
+def test_growth_is_not_checked_if_the_evidence_has_no_peak(tmp_path: Path, peak: int | None, said: str) -> None:
+    path = write_spec_and_tuned(tmp_path)
     values = yaml.safe_load(path.read_text())
     values["tuned"]["evidence"] |= {} if peak is None else {"peak_bytes": peak}
     path.write_text(yaml.safe_dump(values))

@@ -18,28 +18,9 @@ from oomtune.devices import Resolved
 from oomtune.domain import Budget, CheckResult, CheckVerdict
 from oomtune.errors import UsageProblem
 from oomtune.report.check import check_message, edit_notice
-from oomtune.spec import digest_of, load_spec
-from oomtune.storage.tuned import origin_from, tuned_text, write_tuned
+from oomtune.spec import digest_of
+from tests.support.checks import write_spec_and_tuned
 from tests.support.specs import CPU, small_spec
-
-
-def write_pair(folder: Path, source: str = "net.yml") -> Path:
-    """A spec, and a tuned config with another name that a probe with flags wrote for it."""
-    (folder / source).write_text(yaml.safe_dump(small_spec(device__memory_limit="24MiB")))
-    settings = ["search.resolution=0.1", "model.layers.1.Dense.units=64"]
-    loaded = load_spec(folder / source, settings=settings, flags={"device.like": ("--like", "T4")})
-    evidence = {
-        "confirmed": True,
-        "device": {"kind": "cpu", "name": "x", "memory_limit_bytes": 1024**3},
-        **origin_from(folder / "out.yaml", loaded.source, loaded.overridden),
-        "spec_sha256": loaded.sha256,
-    }
-    tuned = {
-        "format": 1, "batch_size": 8, "precision": "float32", "remat": "none", "gradient_accumulation_steps": 1,
-        "effective_batch_size": 8, "evidence": evidence,
-    }  # fmt: skip
-    write_tuned(folder / "out.yaml", tuned_text({**loaded.values, "tuned": tuned}))
-    return folder / "out.yaml"
 
 
 def edits(path: Path, *settings: str) -> Edits:
@@ -60,8 +41,8 @@ def begun(path: Path, **options: Any) -> CheckResult:
     return result_before_run(subject, subject.loaded, here, wanted)
 
 
-def test_what_flags_had_set_is_no_change_of_the_spec_and_what_was_edited_is(tmp_path: Path) -> None:
-    path = write_pair(tmp_path)
+def test_entries_set_by_flags_are_no_edits_of_the_spec(tmp_path: Path) -> None:
+    path = write_spec_and_tuned(tmp_path)
     assert edits(path) == Edits()
     assert edits(path, "trial.steps=9") == Edits()
     now = small_spec(training__optimizer="adam", device__memory_limit="48MiB", search__resolution=0.3)
@@ -72,8 +53,8 @@ def test_what_flags_had_set_is_no_change_of_the_spec_and_what_was_edited_is(tmp_
     assert (found.spec_edited, found.file_edited) == (True, False)
 
 
-def test_an_edited_tuned_config_is_said_to_be_edited_and_its_lines_are_the_new_ones(tmp_path: Path) -> None:
-    path = write_pair(tmp_path)
+def test_an_edited_tuned_config_comes_second_in_the_diff(tmp_path: Path) -> None:
+    path = write_spec_and_tuned(tmp_path)
     edit(path, optimizer="adam")
     found = edits(path)
     assert found.lines[:2] == ("--- net.yml", "+++ out.yaml")
@@ -88,10 +69,10 @@ def test_an_edited_tuned_config_is_said_to_be_edited_and_its_lines_are_the_new_o
 
 
 @pytest.mark.parametrize("verdict", ["fits", "does_not_fit", "broken"])
-def test_a_verdict_on_what_the_spec_was_before_its_edit_says_so_and_how_to_take_it_over(
+def test_a_verdict_on_an_edited_spec_says_that_it_is_about_the_spec_before_the_edit(
     verdict: str, tmp_path: Path
 ) -> None:
-    path = write_pair(tmp_path)
+    path = write_spec_and_tuned(tmp_path)
     edit(tmp_path / "net.yml", optimizer="adam")
     result = dataclasses.replace(begun(path), verdict=CheckVerdict(verdict))
     assert check_message(result).sentence.endswith(", with its spec as it was before the edit")
@@ -99,8 +80,8 @@ def test_a_verdict_on_what_the_spec_was_before_its_edit_says_so_and_how_to_take_
     assert edit_notice(result) == "The spec that this file was tuned from has been edited since:"
 
 
-def test_an_update_takes_over_the_edited_spec_with_the_flags_of_its_probe_and_those_of_now(tmp_path: Path) -> None:
-    path = write_pair(tmp_path)
+def test_an_update_uses_the_edited_spec_with_the_flags_of_its_probe_and_the_new_ones(tmp_path: Path) -> None:
+    path = write_spec_and_tuned(tmp_path)
     edit(tmp_path / "net.yml", optimizer="adam")
     options = CheckOptions(update=True, settings=("search.resolution=0.2",))
     subject = read_subject(path, options)
@@ -115,16 +96,16 @@ def test_an_update_takes_over_the_edited_spec_with_the_flags_of_its_probe_and_th
     assert read_subject(path, CheckOptions()).took_over is False
 
 
-def test_an_update_of_a_tuned_config_that_was_edited_itself_searches_what_is_in_it(tmp_path: Path) -> None:
-    path = write_pair(tmp_path)
+def test_an_update_of_an_edited_tuned_config_searches_the_spec_in_it(tmp_path: Path) -> None:
+    path = write_spec_and_tuned(tmp_path)
     edit(path, optimizer="adam")
     edit(tmp_path / "net.yml", loss="huber")
     options = CheckOptions(update=True)
     assert read_subject(path, options).took_over is False
 
 
-def test_what_an_update_kept_of_a_tuned_config_is_no_edit_of_its_spec(tmp_path: Path) -> None:
-    path = write_pair(tmp_path)
+def test_edits_that_an_update_preserved_do_not_count_as_edits_of_the_spec(tmp_path: Path) -> None:
+    path = write_spec_and_tuned(tmp_path)
     edit(path, optimizer="adam", metrics=["mae"])
     values = yaml.safe_load(path.read_text())
     values["model"]["layers"][2]["Dense"]["units"] = 96
@@ -146,8 +127,8 @@ def test_what_an_update_kept_of_a_tuned_config_is_no_edit_of_its_spec(tmp_path: 
     assert read_subject(path, options).edits.keys_in_file == ()
 
 
-def test_a_long_diff_says_how_much_of_it_is_not_shown(tmp_path: Path) -> None:
-    path = write_pair(tmp_path)
+def test_a_long_diff_ends_with_the_number_of_hidden_lines(tmp_path: Path) -> None:
+    path = write_spec_and_tuned(tmp_path)
     (tmp_path / "net.yml").write_text(yaml.safe_dump(small_spec(model={"args": dict.fromkeys(map(str, range(60)), 1)})))
     lines = edits(path).lines
     assert len(lines) == 41
@@ -155,8 +136,8 @@ def test_a_long_diff_says_how_much_of_it_is_not_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["model: [\n", "", "\x00"])
-def test_a_spec_that_is_none_any_more_is_said_and_the_tuned_config_is_still_checked(tmp_path: Path, text: str) -> None:
-    path = write_pair(tmp_path)
+def test_a_tuned_config_can_be_checked_after_its_spec_broke_or_disappeared(tmp_path: Path, text: str) -> None:
+    path = write_spec_and_tuned(tmp_path)
     (tmp_path / "net.yml").write_text(text)
     (said,) = read_subject(path, CheckOptions()).notices
     assert edits(path).lines == ()
@@ -165,8 +146,8 @@ def test_a_spec_that_is_none_any_more_is_said_and_the_tuned_config_is_still_chec
     assert edits(path) == Edits()
 
 
-def test_buckets_that_a_hand_put_where_there_are_no_lengths_are_an_error_with_its_line(tmp_path: Path) -> None:
-    path = write_pair(tmp_path)
+def test_buckets_added_by_hand_for_data_without_lengths_are_an_error_with_its_line(tmp_path: Path) -> None:
+    path = write_spec_and_tuned(tmp_path)
     values = yaml.safe_load(path.read_text())
     values["tuned"] |= {"bucket_boundaries": [8, 16], "bucket_batch_sizes": [4, 2]}
     path.write_text(yaml.safe_dump(values))
@@ -176,8 +157,8 @@ def test_buckets_that_a_hand_put_where_there_are_no_lengths_are_an_error_with_it
     assert "remove bucket_boundaries" in raised.value.hint
 
 
-def test_an_answer_that_was_never_confirmed_is_held_against_nothing_and_said_to_be_so(tmp_path: Path) -> None:
-    path = write_pair(tmp_path)
+def test_an_unconfirmed_answer_is_not_compared_and_the_words_say_so(tmp_path: Path) -> None:
+    path = write_spec_and_tuned(tmp_path)
     values = yaml.safe_load(path.read_text())
     values["tuned"]["evidence"] |= {"confirmed": False, "peak_bytes": 900}
     path.write_text(yaml.safe_dump(values))

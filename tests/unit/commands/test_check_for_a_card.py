@@ -17,7 +17,7 @@ from oomtune.errors import BudgetTooLarge
 from oomtune.report.check import certainty, check_message, check_rows
 from oomtune.report.json_document import check_document
 from oomtune.trials.fake import FakeDevice
-from tests.unit.commands.test_check import CRASH, Scripted, begun, tuned_on
+from tests.support.checks import CRASH, ScriptedDevice, tuned_on, unrun_check
 
 GIB = 1024**3
 
@@ -33,7 +33,7 @@ def against(card: str, **flags: Any) -> Place:
     return find_place(asked, tuned_on().evidence, (), None, device_named=False, allow_other_device=True, **flags)
 
 
-def test_a_card_larger_than_the_machine_is_stood_in_for_with_what_there_is() -> None:
+def test_the_cpu_stands_in_for_a_larger_card_with_the_memory_it_has() -> None:
     place = against("T4")
     assert place.resolved.budget.limit_bytes == 4 * GIB
     assert place.resolved.device.stands_in_for == "Tesla T4"
@@ -46,7 +46,7 @@ def test_a_card_larger_than_the_machine_is_stood_in_for_with_what_there_is() -> 
     assert plain.card_limit_bytes == place.card_limit_bytes
 
 
-def test_a_limit_that_is_no_cards_and_an_update_need_all_the_memory_that_they_name() -> None:
+def test_plain_limits_and_updates_need_all_the_memory_they_name() -> None:
     with pytest.raises(BudgetTooLarge):
         against("T4", allow_smaller=False)
     asked = DeviceRequest(kind="cpu", memory_limit_bytes=6 * GIB)
@@ -56,7 +56,7 @@ def test_a_limit_that_is_no_cards_and_an_update_need_all_the_memory_that_they_na
 
 def checked(device: FakeDevice, batch: int) -> CheckResult:
     place = against("T4")
-    result = begun(
+    result = unrun_check(
         candidate=Candidate(batch_size=batch),
         device=place.resolved.device,
         budget=Budget(limit_bytes=1_000, headroom=0.0),
@@ -65,18 +65,18 @@ def checked(device: FakeDevice, batch: int) -> CheckResult:
     return run_trials(result, trials_of(result.candidate, None), device, SilentObserver())[0]
 
 
-def test_what_fits_into_less_fits_the_card_and_the_words_say_at_which_limit_it_ran() -> None:
-    result = checked(Scripted({}), batch=170)
+def test_what_fits_in_less_memory_fits_the_card_and_the_limit_is_reported() -> None:
+    result = checked(ScriptedDevice({}), batch=170)
     assert (result.verdict, result.exit_code) == (CheckVerdict.FITS, 0)
     # 950 of the machine's 1,000 bytes would be "not sure"; of the card's 10,000 they are little.
     assert certainty(result).startswith("sure: ")
     assert "this machine can give 1000 B, and a Tesla T4 has 9.8 KiB" in dict(check_rows(result))["how sure"]
 
 
-def test_what_does_not_fit_into_less_is_undecided_and_what_is_broken_is_broken() -> None:
-    result = checked(Scripted({}), batch=1_000)
+def test_what_does_not_fit_in_less_memory_is_undecided_but_broken_stays_broken() -> None:
+    result = checked(ScriptedDevice({}), batch=1_000)
     assert (result.verdict, result.exit_code) == (CheckVerdict.UNDECIDED, 5)
     assert "says nothing about the card" in check_message(result).sentence
     assert certainty(result).startswith("not known: ")
     assert check_document(result)["verdict"] == "undecided"
-    assert checked(Scripted({1: CRASH}), batch=8).exit_code == 6
+    assert checked(ScriptedDevice({1: CRASH}), batch=8).exit_code == 6

@@ -13,7 +13,7 @@ from oomtune.domain import (
 )
 from oomtune.errors import BudgetTooLarge, NoSuchDevice
 from oomtune.storage.tuned import TunedConfig
-from tests.unit.commands.test_check import BEYOND_ANY_MACHINE, tuned_on
+from tests.support.checks import BEYOND_ANY_MACHINE, tuned_on
 
 T4 = Gpu(name="Tesla T4", memory_limit_bytes=14 * 1024**3)
 A10 = Gpu(name="NVIDIA A10", memory_limit_bytes=20 * 1024**3)
@@ -26,7 +26,7 @@ def place(kind: Any, tuned: TunedConfig, *gpus: Gpu, allowed: bool = False, insi
 
 
 @pytest.mark.parametrize("kind", ["gpu", "auto"])
-def test_without_the_card_it_was_tuned_on_the_device_is_wrong_whatever_its_limit_was(kind: str) -> None:
+def test_a_missing_card_is_the_wrong_device_whatever_its_limit(kind: str) -> None:
     tuned = tuned_on("gpu", "Tesla T4")
     refused = place(kind, tuned)
     assert refused.refused
@@ -39,7 +39,7 @@ def test_without_the_card_it_was_tuned_on_the_device_is_wrong_whatever_its_limit
     assert well.other_device == refused.other_device
 
 
-def test_another_card_is_another_device_and_the_same_has_the_limit_of_the_evidence() -> None:
+def test_another_card_is_another_device_and_the_same_card_gets_the_limit_of_the_evidence() -> None:
     tuned = tuned_on("gpu", "Tesla T4", memory_limit_bytes=8 * 1024**3)
     assert place("gpu", tuned, A10).refused
     assert place("gpu", tuned, A10, allowed=True).resolved.budget.limit_bytes == A10.memory_limit_bytes
@@ -49,7 +49,7 @@ def test_another_card_is_another_device_and_the_same_has_the_limit_of_the_eviden
         place("cpu", tuned_on())
 
 
-def test_a_card_that_is_insisted_on_has_to_be_there() -> None:
+def test_a_card_named_by_a_flag_has_to_exist() -> None:
     with pytest.raises(NoSuchDevice):
         place("gpu", tuned_on("gpu", "Tesla T4"), allowed=True, insisted=True)
     with pytest.raises(NoSuchDevice):

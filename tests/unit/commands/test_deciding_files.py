@@ -48,20 +48,20 @@ BESIDE = {"spec/models.py", "spec/blocks.py", "spec/parts/heads.py", "spec/pack/
         ({"model": {"train_step": "models:make"}, "training": None}, {"here/mine.py"}),
     ],
 )
-def test_code_that_a_trial_may_import_decides_wherever_it_is_looked_for(
+def test_code_that_a_trial_may_import_decides_in_every_folder_it_is_imported_from(
     folders: tuple[Path, Path], entries: dict[str, Any], beside: set[str]
 ) -> None:
     assert decided(folders[0], entries) == BESIDE | beside
 
 
-def test_without_code_of_the_users_none_of_it_decides(folders: tuple[Path, Path]) -> None:
+def test_modules_do_not_decide_if_the_spec_names_no_code(folders: tuple[Path, Path]) -> None:
     assert decided(folders[0], {}) == set()
     assert decided(folders[0], {"model": {"keras_file": "model.keras"}}) == {"spec/model.keras"}
     words = {"layers": [{"Input": {"shape": [1], "dtype": "string"}}, {"StringLookup": {"vocabulary": "notes.txt"}}]}
     assert decided(folders[0], {"model": words}) == {"spec/notes.txt"}
 
 
-def test_a_change_in_what_a_builder_imports_is_seen(folders: tuple[Path, Path]) -> None:
+def test_a_change_in_a_module_that_a_builder_imports_is_noticed(folders: tuple[Path, Path]) -> None:
     def digests() -> dict[str, str]:
         (folders[0] / "spec.yaml").write_text(yaml.safe_dump(small_spec(model={"builder": "models:build"})))
         return deciding_files(load_spec(folders[0] / "spec.yaml"))

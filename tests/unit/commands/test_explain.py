@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,100 +19,23 @@ from oomtune.commands.explain.growth import careful_line, fitted_line, measure_g
 from oomtune.commands.explain.remedies import variations
 from oomtune.commands.explain.run import explain
 from oomtune.domain import (
-    Anatomy,
-    Budget,
     Candidate,
     Certainty,
     Cost,
-    Explanation,
-    Fitted,
-    Held,
-    Kind,
-    LayerMemory,
-    Outcome,
-    Part,
-    Phase,
     Point,
-    ProbeSpec,
     RematMode,
-    Search,
     TrainStep,
-    Trial,
-    TrialError,
 )
 from oomtune.errors import NothingFits, TrialCrashed, UsageProblem
 from oomtune.report.explanation import growth_sentences, part_rows, remedy_rows, spec_lines
 from oomtune.report.json_document import explanation_document
 from oomtune.report.terminal import print_explanation
 from oomtune.spec import load_spec, read_document
-from oomtune.trials.fake import FakeDevice
-from tests.support.outcomes import failed
+from tests.support.benches import ANATOMY, BUDGET, MIB, SEQUENCES, FakeBench, explained, is_dissection
 from tests.support.specs import CPU, small_probe_spec, small_spec
 
-MIB = 1024**2
-BUDGET = Budget(limit_bytes=100 * MIB, headroom=0.0)
-SEQUENCES: dict[str, Any] = {
-    "model__layers": [{"Input": {"shape": ["sequence_length", 4]}}, {"LSTM": {"units": 4}}, {"Dense": {"units": 1}}],
-    "dataset__synthetic": {"inputs": {"shape": ["sequence_length", 4]}, "targets": {"shape": [1]}},
-    "search__sequence_length": [32, 64, 128],
-    "training__optimizer": "adam",
-}
-ANATOMY = Anatomy(
-    peak_bytes=50 * MIB,
-    parts=(
-        Part(held=Held.WEIGHTS, size_bytes=5 * MIB, measured=False),
-        Part(held=Held.ACTIVATIONS, size_bytes=45 * MIB, measured=True),
-    ),
-    layers=(LayerMemory(name="[bold]lstm", class_name="LSTM", weights_bytes=MIB, activations_bytes=45 * MIB),),
-    layers_measured=True,
-    phase=Phase.BACKWARD,
-    layer_classes=("Dense", "LSTM"),
-)
-Law = Callable[[ProbeSpec, Candidate], int]
 
-
-def law(spec: ProbeSpec, candidate: Candidate) -> int:
-    """10 MiB fixed, of which the optimizer holds 6, and 1 MiB for each sample of 128 tokens; remat halves that."""
-    fixed = 10 if spec.training.optimizer == "adam" else 4
-    share = (candidate.sequence_length or 128) / 128 * (0.5 if candidate.remat == "full" else 1.0)
-    return int((fixed + candidate.batch_size * share) * MIB)
-
-
-def is_dissection(trial: Trial) -> bool:
-    return isinstance(trial, Search) and trial.shows_anatomy
-
-
-class FakeBench:
-    """Answers as `law` says; under XLA nothing runs."""
-
-    def __init__(self, law: Law = law) -> None:
-        self.law = law
-        self.ran: list[tuple[str, Trial]] = []
-
-    @property
-    def trials(self) -> int:
-        return len(self.ran)
-
-    def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
-        self.ran.append((what, trial))
-        device = FakeDevice(
-            limit_bytes=budget.limit_bytes, headroom=budget.headroom, law=lambda candidate: self.law(spec, candidate)
-        )
-        outcome = dataclasses.replace(device.run(trial), jit_compile=False, duration_s=1.0)
-        if spec.training.jit_compile:
-            error = TrialError(code="raised", message="XLA can't do that\nand more")
-            return failed(Kind.CRASH, error=error)
-        if is_dissection(trial) and isinstance(outcome, Fitted):
-            return dataclasses.replace(outcome, anatomy=ANATOMY)
-        return outcome
-
-
-def explained(asked: Request | None = None, bench: FakeBench | None = None, **overrides: Any) -> Explanation:
-    spec = small_probe_spec(**SEQUENCES | overrides)
-    return explain(spec, CPU, BUDGET, asked or Request(), bench or FakeBench())
-
-
-def test_a_spec_is_explained_where_it_takes_half_of_the_budget_in_two_dozen_trials_or_so() -> None:
+def test_a_spec_is_explained_at_half_of_the_budget_in_at_most_25_trials() -> None:
     bench = FakeBench()
     explanation = explained(bench=bench)
     assert explanation.candidate.sequence_length == 128
@@ -122,43 +44,43 @@ def test_a_spec_is_explained_where_it_takes_half_of_the_budget_in_two_dozen_tria
     assert [is_dissection(trial) for _, trial in bench.ran].count(True) == 1
 
 
-def test_a_model_whose_smallest_batch_takes_most_of_the_budget_is_explained_above_that() -> None:
+def test_if_the_smallest_batch_takes_most_of_the_budget_a_larger_one_is_explained() -> None:
     explanation = explained(bench=FakeBench(lambda _, candidate: (60 + candidate.batch_size) * MIB))
     assert 1 < explanation.candidate.batch_size < 40
     assert "half way" in explanation.chosen
 
 
-def test_what_was_asked_for_is_explained() -> None:
+def test_requested_sizes_are_explained() -> None:
     explanation = explained(Request(batch_size=7, sequence_length=48))
     assert (explanation.candidate.batch_size, explanation.candidate.sequence_length) == (7, 48)
 
 
-def test_when_nothing_fits_that_is_said_with_something_to_try() -> None:
+def test_nothing_fits_comes_with_advice() -> None:
     with pytest.raises(NothingFits, match="batch 1, sequence 32") as error:
         explained(bench=FakeBench(lambda _, candidate: 200 * MIB))
     assert error.value.hint
 
 
 @pytest.mark.parametrize(
-    ("asked", "advised", "not_advised"),
+    ("request_", "advised", "not_advised"),
     [
         (Request(batch_size=4000), "--batch-size 2000", "search.batch_size"),
         (Request(batch_size=200, sequence_length=512), "--sequence-length 256", "search.sequence_length"),
     ],
 )
-def test_no_entry_of_the_spec_is_advised_against_a_flag(asked: Request, advised: str, not_advised: str) -> None:
+def test_advice_names_flags_where_flags_override_the_spec(request_: Request, advised: str, not_advised: str) -> None:
     with pytest.raises(NothingFits) as error:  # with what comes before these in use already
-        explained(asked, search__remat=["full"], search__precision=["mixed_bfloat16"])
+        explained(request_, search__remat=["full"], search__precision=["mixed_bfloat16"])
     assert advised in error.value.hint
     assert not_advised not in error.value.hint
 
 
-def test_a_model_that_is_broken_is_no_matter_of_memory() -> None:
+def test_a_broken_model_is_a_crash_and_not_a_matter_of_memory() -> None:
     with pytest.raises(TrialCrashed, match="XLA can't do that"):
         explained(training__jit_compile=True)
 
 
-def test_remedies_are_measured_at_the_same_candidate_and_the_one_that_allows_most_comes_first() -> None:
+def test_remedies_are_measured_at_one_candidate_and_the_largest_batch_comes_first() -> None:
     explanation = explained()
     cost = {remedy.name: remedy.cost for remedy in explanation.remedies}
     batch, before = explanation.candidate.batch_size, explanation.before.peak_bytes
@@ -204,26 +126,26 @@ def test_only_lighter_optimizers_are_tried(optimizer: Any, lighter: set[str]) ->
     assert {one.name for one in found if "training.optimizer" in one.entries} == lighter
 
 
-def test_a_learning_rate_that_was_chosen_is_kept() -> None:
+def test_a_lighter_optimizer_keeps_the_chosen_learning_rate() -> None:
     spec = small_probe_spec(training__optimizer={"class_name": "AdamW", "config": {"learning_rate": 1e-4}})
     sgd = next(one for one in variations(spec, Candidate(batch_size=8), None, False) if one.name == "sgd for adamw")
     assert sgd.entries["training.optimizer"] == {"class_name": "SGD", "config": {"learning_rate": 1e-4}}
 
 
-def test_what_a_spec_has_already_is_no_remedy() -> None:
+def test_remedies_already_in_the_spec_are_left_out() -> None:
     spec = small_probe_spec()
     half = Candidate(batch_size=8, precision="mixed_bfloat16", remat=RematMode.FULL)
     assert {one.name for one in variations(spec, half, None, True)} == {"gradient accumulation", "XLA off"}
 
 
-def test_code_that_trains_itself_is_offered_only_what_applies() -> None:
+def test_a_custom_training_loop_is_offered_only_applicable_remedies() -> None:
     spec = small_probe_spec()
     model = TrainStep(factory="steps:make")
     found = variations(dataclasses.replace(spec, model=model), Candidate(batch_size=8), ANATOMY, None)
     assert [list(one.entries) for one in found if not one.obstacle] == [["search.precision"], ["search.precision"]]
 
 
-def test_every_line_is_an_entry_that_a_spec_takes() -> None:
+def test_every_remedy_line_is_a_valid_spec_entry() -> None:
     for remedy in explained(training__optimizer={"class_name": "AdamW", "config": {"learning_rate": 0.001}}).remedies:
         spec = small_spec(**SEQUENCES)
         for line in spec_lines(remedy) if remedy.entries else ():
@@ -232,7 +154,7 @@ def test_every_line_is_an_entry_that_a_spec_takes() -> None:
         load_spec(spec)
 
 
-def test_growth_is_told_in_words() -> None:
+def test_growth_is_described_in_words() -> None:
     explanation = explained()
     formula, sequence = growth_sentences(explanation)
     assert "About 10.0 MiB fixed, and 1.0 MiB for each sample of 128 tokens" in formula
@@ -240,7 +162,7 @@ def test_growth_is_told_in_words() -> None:
 
 
 @pytest.mark.parametrize(("shorter_peak", "doubling"), [(60, 2.0), (35, 4.0), (50, 2.8), (75, 2.0)])
-def test_how_memory_grows_with_the_sequence_is_seen_at_the_same_batch(shorter_peak: int, doubling: float) -> None:
+def test_growth_with_the_sequence_is_measured_at_the_same_batch(shorter_peak: int, doubling: float) -> None:
     """10 are fixed; a batch of 10 takes 100 more at 64 tokens. Half of that at 32 is linear, a quarter a square."""
     points = tuple(Point(batch_size=size, peak_bytes=10 + 10 * size, step_ms=1.0) for size in (1, 4, 10))
     here, shorter = (Cost(peak_bytes=peak, step_ms=1.0, largest_batch_size=9) for peak in (110, shorter_peak))
@@ -253,7 +175,7 @@ def test_how_memory_grows_with_the_sequence_is_seen_at_the_same_batch(shorter_pe
     assert measure_growth(points, at, here, {}).doubling is None
 
 
-def test_lines_are_careful_of_noise_and_of_the_flat_part() -> None:
+def test_lines_through_points_ignore_noise_and_the_flat_part() -> None:
     flat = {1: 100, 8: 104}
     assert careful_line(flat) is None
     assert fitted_line(flat) is None
@@ -267,7 +189,7 @@ def test_lines_are_careful_of_noise_and_of_the_flat_part() -> None:
     assert fitted.bytes_per_sample == pytest.approx(300 / 64)
 
 
-def test_the_screen_and_the_document_tell_the_same_and_take_names_as_they_are() -> None:
+def test_screen_and_document_agree_and_print_names_verbatim() -> None:
     explanation = explained()
     text = io.StringIO()
     print_explanation(Console(file=text, width=120), explanation)
@@ -284,7 +206,7 @@ def test_the_screen_and_the_document_tell_the_same_and_take_names_as_they_are() 
     assert document["before"]["largest_batch_size"]["certainty"] == "ran"
 
 
-def test_a_script_is_explained_without_an_anatomy_too() -> None:
+def test_a_script_is_explained_without_an_anatomy() -> None:
     explanation = dataclasses.replace(explained(), anatomy=None)
     text = io.StringIO()
     print_explanation(Console(file=text, width=120), explanation)

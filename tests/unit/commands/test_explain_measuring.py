@@ -25,8 +25,8 @@ from oomtune.domain import (
 from oomtune.report.explanation import before_row, growth_sentences, remedy_notes, remedy_rows
 from oomtune.report.json_document import explanation_document
 from oomtune.search.climb import next_further
+from tests.support.benches import MIB, FakeBench, Law, explained, is_dissection, law
 from tests.support.outcomes import failed
-from tests.unit.commands.test_explain import MIB, FakeBench, Law, explained, is_dissection, law
 
 
 def without_further(trial: Trial) -> Trial:
@@ -53,7 +53,7 @@ def named(explanation: Explanation, name: str) -> TriedRemedy:
     return next(remedy for remedy in explanation.remedies if remedy.name == name)
 
 
-def test_the_parts_and_the_remedies_speak_of_one_peak() -> None:
+def test_parts_and_remedies_refer_to_the_same_peak() -> None:
     bench = NoisyBench()
     explanation = explained(bench=bench)
     looked = next(index for index, (_, trial) in enumerate(bench.ran) if is_dissection(trial))
@@ -63,7 +63,7 @@ def test_the_parts_and_the_remedies_speak_of_one_peak() -> None:
     assert document["memory"]["peak_bytes"] == document["before"]["peak_bytes"] == explanation.before.peak_bytes
 
 
-def test_what_two_runs_of_the_same_differ_by_is_no_saving() -> None:
+def test_differences_between_identical_runs_are_no_savings() -> None:
     """The optimizer's state is nothing here; what noise makes of that is at most a tenth."""
 
     def stateless(_: ProbeSpec, candidate: Candidate) -> int:
@@ -78,7 +78,7 @@ def test_what_two_runs_of_the_same_differ_by_is_no_saving() -> None:
     assert "two equal runs" in remedy_notes(explanation)[0]
 
 
-def test_a_change_that_may_be_chance_has_to_show_twice() -> None:
+def test_a_small_change_has_to_show_twice() -> None:
     """Now and then a trial takes a seventh more or less than any other of the same."""
 
     class OnceOff(FakeBench):
@@ -92,7 +92,7 @@ def test_a_change_that_may_be_chance_has_to_show_twice() -> None:
     assert explanation.saved_bytes(named(explanation, "sgd for adam")) == 0
 
 
-def test_an_answer_at_its_edge_is_explained_also_when_one_run_of_it_is_over() -> None:
+def test_an_answer_at_its_edge_is_explained_even_if_one_run_of_it_does_not_fit() -> None:
     class OnceOver(FakeBench):
         def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
             outcome = super().run(what, spec, budget, trial)
@@ -102,7 +102,7 @@ def test_an_answer_at_its_edge_is_explained_also_when_one_run_of_it_is_over() ->
     assert (before.largest_batch_size, before.certainty) == (90, Certainty.RAN)
 
 
-def test_of_the_times_of_the_candidate_the_quickest_counts() -> None:
+def test_the_fastest_run_of_the_candidate_counts() -> None:
     class OnceSlow(FakeBench):
         def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
             outcome = super().run(what, spec, budget, trial)
@@ -112,7 +112,7 @@ def test_of_the_times_of_the_candidate_the_quickest_counts() -> None:
     assert explained(bench=OnceSlow()).before.step_ms == explained().before.step_ms
 
 
-def test_a_remedy_that_only_allows_more_is_offered_too() -> None:
+def test_a_remedy_that_only_allows_larger_batches_is_offered() -> None:
     """At the candidate something else takes the most; beyond it, what rematerialisation saves."""
 
     def late(spec: ProbeSpec, candidate: Candidate) -> int:
@@ -123,7 +123,7 @@ def test_a_remedy_that_only_allows_more_is_offered_too() -> None:
     assert (row.saves, row.helps) == ("none", True)
 
 
-def test_remedies_are_sorted_by_the_batch_that_they_allow() -> None:
+def test_remedies_are_sorted_by_the_batch_they_allow() -> None:
     """Accumulation takes much less at the candidate, and allows fewer samples at a time than there were."""
     copies = 8 * MIB
 
@@ -140,7 +140,7 @@ def test_remedies_are_sorted_by_the_batch_that_they_allow() -> None:
 
 
 @pytest.mark.parametrize("bend", [40, 55, 70, 88])
-def test_the_largest_batch_is_one_that_ran_also_where_the_curve_turns_steeper(bend: int) -> None:
+def test_the_largest_batch_really_ran_even_if_the_curve_turns_steeper(bend: int) -> None:
     def bent(_: ProbeSpec, candidate: Candidate) -> int:
         return (10 + candidate.batch_size + 2 * max(0, candidate.batch_size - bend)) * MIB
 
@@ -151,7 +151,7 @@ def test_the_largest_batch_is_one_that_ran_also_where_the_curve_turns_steeper(be
 
 
 @pytest.mark.parametrize("off", [0.85, 1.15])
-def test_the_largest_batch_is_what_a_process_of_its_own_allows_whatever_a_climb_says(off: float) -> None:
+def test_the_largest_batch_fits_in_a_fresh_process_whatever_the_climb_shows(off: float) -> None:
     """A process that has run smaller batches may take less for a larger one than a fresh process does, or more."""
 
     class Misleading(FakeBench):
@@ -180,7 +180,7 @@ class SlowBench(ShortBench):
         return dataclasses.replace(super().run(what, spec, budget, trial), duration_s=self.duration_s)
 
 
-def test_where_trials_are_slow_the_batch_is_predicted_with_care() -> None:
+def test_slow_trials_lead_to_a_careful_prediction() -> None:
     """By the straight line it would be 90; memory a sample never rises with the batch, so this much is safe."""
     explanation = explained(bench=SlowBench(law, 60.0))
     batch = explanation.candidate.batch_size
@@ -190,7 +190,7 @@ def test_where_trials_are_slow_the_batch_is_predicted_with_care() -> None:
     assert any("predicted" in note for note in remedy_notes(explanation))
 
 
-def test_a_batch_that_ran_with_more_that_may_fit_is_said_to_be_the_least() -> None:
+def test_a_batch_that_may_not_be_the_largest_is_reported_as_a_lower_bound() -> None:
     """There is time for one more trial, and on a curve as flat as this the edge is far from where that is."""
     explanation = explained(bench=SlowBench(lambda _, at: (40 + at.batch_size // 20) * MIB, 30.0))
     assert explanation.before.certainty is Certainty.AT_LEAST
@@ -198,7 +198,7 @@ def test_a_batch_that_ran_with_more_that_may_fit_is_said_to_be_the_least() -> No
     assert any("more may fit" in note for note in remedy_notes(explanation))
 
 
-def test_a_model_for_one_batch_size_is_said_to_take_no_larger_one() -> None:
+def test_a_model_for_one_batch_size_has_no_larger_batch() -> None:
     class ForOneSize(FakeBench):
         def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
             outcome = super().run(what, spec, budget, without_further(trial))
@@ -212,14 +212,14 @@ def test_a_model_for_one_batch_size_is_said_to_take_no_larger_one() -> None:
     assert "a larger batch fails for a reason other than memory" in remedy_notes(explanation)[-1]
 
 
-def test_from_afar_the_edge_is_come_near_by_halves() -> None:
+def test_far_from_the_edge_steps_cover_half_of_the_distance() -> None:
     sizes, points = range(11, 1000), [Point(batch_size=10, peak_bytes=25, step_ms=1.0)]
     assert next_further(sizes, points, 100) == 40
     assert next_further(sizes, points, 100, from_afar=True) == 20
     assert next_further(sizes, [Point(batch_size=99, peak_bytes=99, step_ms=1.0)], 100, from_afar=True) == 100
 
 
-def test_how_memory_grows_is_seen_where_no_climb_chose_the_candidate() -> None:
+def test_growth_is_measured_even_if_no_climb_chose_the_candidate() -> None:
     bench = FakeBench()
     growth = explained(Request(batch_size=88, sequence_length=128), bench).growth
     assert growth.bytes_per_sample == pytest.approx(MIB, rel=0.01)

@@ -43,7 +43,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_probe_comes_out_of_its_ledger_as_it_was(way: str, tmp_path: Path) -> None:
+def test_a_probe_is_restored_from_its_ledger(way: str, tmp_path: Path) -> None:
     result = finished(probe_spec(with_data=True), **WAYS[way])  # type: ignore[arg-type]
     assert result.verdict is Verdict(way)
     ledger = read_ledger(write_ledger(tmp_path, result, spec_values()))
@@ -58,7 +58,7 @@ def test_a_probe_comes_out_of_its_ledger_as_it_was(way: str, tmp_path: Path) -> 
         assert yaml.safe_load(again.tuned_text)["tuned"]["batch_size"] == result.best.candidate.batch_size
 
 
-def test_a_ledger_is_small_although_the_spec_has_a_range_and_the_data_lengths(tmp_path: Path) -> None:
+def test_ranges_and_lengths_do_not_make_a_ledger_large(tmp_path: Path) -> None:
     result = finished(probe_spec(with_data=True, search__batch_size={"min": 1, "max": 100_000}))
     path = write_ledger(tmp_path, result, spec_values())
     assert path.stat().st_size < 100_000
@@ -68,7 +68,7 @@ def test_a_ledger_is_small_although_the_spec_has_a_range_and_the_data_lengths(tm
     assert found.contents.about.spec == result.spec
 
 
-def test_a_probe_that_was_killed_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
+def test_a_killed_probe_is_shown_as_far_as_it_got(tmp_path: Path) -> None:
     result = finished(max_trials=4)
     ledger = read_ledger(write_ledger(tmp_path, result, spec_values(), ends=False))
     assert ledger is not None
@@ -78,7 +78,7 @@ def test_a_probe_that_was_killed_is_shown_as_far_as_it_came(tmp_path: Path) -> N
     assert "did not finish" in shown.problem.message
 
 
-def test_a_probe_that_runs_is_said_to_run_and_is_not_cleaned_away(tmp_path: Path) -> None:
+def test_a_running_probe_is_listed_as_running_and_not_removed(tmp_path: Path) -> None:
     result = finished(max_trials=2)
     path = write_ledger(tmp_path, result, spec_values(), ends=False)
     with Ledger.open(tmp_path, result.spec.name, {"key": ""}, limit_bytes=result.budget.limit_bytes):
@@ -89,7 +89,7 @@ def test_a_probe_that_runs_is_said_to_run_and_is_not_cleaned_away(tmp_path: Path
     assert clean([tmp_path], time.time() + 60).removed == (path,)
 
 
-def test_listing_takes_no_lock_that_a_probe_which_begins_would_find_taken(tmp_path: Path) -> None:
+def test_listing_takes_no_locks(tmp_path: Path) -> None:
     path = write_ledger(tmp_path, finished(max_trials=2), spec_values(), ends=False)
     code = (
         "import pathlib, sys, oomtune.storage.ledger_index as archive;"
@@ -100,7 +100,7 @@ def test_listing_takes_no_lock_that_a_probe_which_begins_would_find_taken(tmp_pa
     assert ran.stdout.split() == ["1"]
 
 
-def test_a_ledger_is_not_said_to_run_for_a_process_of_another_machine(tmp_path: Path) -> None:
+def test_a_process_of_another_machine_does_not_count_as_running(tmp_path: Path) -> None:
     result = finished(max_trials=2)
     path = write_ledger(tmp_path, result, spec_values(), ends=False)
     path.write_text(path.read_text().replace(f'"host": "{platform.node()}"', '"host": "elsewhere"'))
@@ -111,7 +111,7 @@ def test_a_ledger_is_not_said_to_run_for_a_process_of_another_machine(tmp_path: 
     assert (found.contents.prober.host, found.running) == ("elsewhere", False)
 
 
-def test_a_crash_that_was_mended_is_not_shown_when_the_probe_went_on(tmp_path: Path) -> None:
+def test_a_fixed_crash_is_not_shown_after_the_probe_went_on(tmp_path: Path) -> None:
     failed = finished(device_class=FailingDevice)
     path = write_ledger(tmp_path, failed, spec_values())
     limit = failed.budget.limit_bytes
@@ -134,7 +134,7 @@ def ledger_about(path: Path) -> About:
     return found.contents.about
 
 
-def test_an_old_ledger_that_tells_nothing_of_its_spec_says_so(tmp_path: Path) -> None:
+def test_an_old_ledger_without_a_spec_asks_for_another_probe(tmp_path: Path) -> None:
     with Ledger.open(tmp_path, "old", {}, limit_bytes=1000) as ledger:
         path = ledger.path
     found = read_ledger(path)
@@ -144,7 +144,7 @@ def test_an_old_ledger_that_tells_nothing_of_its_spec_says_so(tmp_path: Path) ->
         from_ledger(found)
 
 
-def test_a_ledger_is_found_by_its_path_its_spec_its_answer_or_its_name(tmp_path: Path) -> None:
+def test_a_ledger_is_found_by_path_spec_answer_or_name(tmp_path: Path) -> None:
     (tmp_path / ".oomtune").mkdir()
     spec = tmp_path / "model.yaml"
     answer = str(tmp_path / "model.tuned.yaml")
@@ -167,7 +167,7 @@ def _digest(spec: ProbeSpec) -> str:
     return hashlib.sha256(f"{spec.folder}\0{'0' * 64}".encode()).hexdigest()[:16]
 
 
-def test_what_is_old_goes_and_what_a_kept_probe_needs_stays(tmp_path: Path) -> None:
+def test_cleaning_removes_old_files_that_no_remaining_probe_needs(tmp_path: Path) -> None:
     spec = probe_spec(with_data=True)
     assert spec.scan is not None
     for name in ("used", "unused"):
@@ -193,7 +193,7 @@ def test_what_is_old_goes_and_what_a_kept_probe_needs_stays(tmp_path: Path) -> N
     assert cleaned.freed_bytes > 0
 
 
-def test_an_explanation_of_the_same_spec_is_in_the_report(tmp_path: Path) -> None:
+def test_a_report_shows_the_explanation_of_its_spec(tmp_path: Path) -> None:
     (tmp_path / ".oomtune").mkdir()
     result = finished()
     path = write_ledger(tmp_path / ".oomtune", result, spec_values())
@@ -203,7 +203,7 @@ def test_an_explanation_of_the_same_spec_is_in_the_report(tmp_path: Path) -> Non
     assert explanation_of(from_ledger(found)) == explanation(result)
 
 
-def test_an_explanation_of_the_same_file_with_other_flags_is_in_the_report_and_says_what_differs(
+def test_a_report_shows_an_explanation_with_other_flags_and_what_differs(
     tmp_path: Path,
 ) -> None:
     (tmp_path / ".oomtune").mkdir()
@@ -225,7 +225,7 @@ def test_an_explanation_of_the_same_file_with_other_flags_is_in_the_report_and_s
     assert len(clean([tmp_path / ".oomtune"], time.time() + 60, tmp_path / "model.yaml").removed) == 2
 
 
-def test_two_probes_differ_in_what_was_asked_where_it_ran_and_what_came_of_it() -> None:
+def test_a_comparison_covers_the_spec_the_environment_and_the_answer() -> None:
     before = finished()
     after = dataclasses.replace(
         finished(limit_bytes=400 * 1024**2), environment={**before.environment, "tensorflow": "2.22.0"}
@@ -242,7 +242,7 @@ def test_two_probes_differ_in_what_was_asked_where_it_ran_and_what_came_of_it() 
     assert differences(before, before, spec_values(), spec_values()) == []
 
 
-def test_an_answer_that_was_not_found_is_no_change_of_what_nobody_set() -> None:
+def test_a_missing_answer_does_not_count_as_a_change_of_unset_entries() -> None:
     none, found = finished(limit_bytes=30 * MIB), finished()
     words = {(one.section, one.what): one.words for one in differences(none, found, spec_values(), spec_values())}
     assert ("answer", "remat") not in words

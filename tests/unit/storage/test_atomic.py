@@ -36,7 +36,7 @@ def test_a_link_stays_a_link_and_the_file_behind_it_is_written(tmp_path: Path) -
     assert left_behind(tmp_path) == left_behind(target.parent) == []
 
 
-def test_the_mode_of_a_file_stays_as_it_was(tmp_path: Path) -> None:
+def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "tuned.yaml"
     path.write_text("old\n")
     path.chmod(0o640)
@@ -57,7 +57,7 @@ def test_a_read_only_file_is_refused_before_and_when_it_is_written(tmp_path: Pat
     assert left_behind(tmp_path) == []
 
 
-def test_links_that_lead_in_a_circle_are_told(tmp_path: Path) -> None:
+def test_a_circle_of_links_is_an_error(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.symlink_to(other)
     other.symlink_to(one)
@@ -67,7 +67,7 @@ def test_links_that_lead_in_a_circle_are_told(tmp_path: Path) -> None:
     assert one.is_symlink()
 
 
-def test_whatever_fails_leaves_no_temporary_file_and_the_old_text(
+def test_a_failed_write_leaves_the_old_text_and_no_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(_descriptor: int) -> None:
@@ -86,6 +86,6 @@ def test_whatever_fails_leaves_no_temporary_file_and_the_old_text(
     assert left_behind(tmp_path) == []
 
 
-def test_a_name_in_the_text_that_is_no_text_is_escaped(tmp_path: Path) -> None:
+def test_file_names_that_are_not_valid_text_are_escaped(tmp_path: Path) -> None:
     write_whole(tmp_path / "page.html", "of caf\udce9", hint="")
     assert (tmp_path / "page.html").read_text() == r"of caf\udce9"

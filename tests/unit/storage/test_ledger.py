@@ -30,7 +30,7 @@ def open_ledger(
     return Ledger.open(folder, "model", {**KEY, **key}, limit_bytes=limit_bytes, max_drift=max_drift, fresh=fresh)
 
 
-def test_records_come_back_as_they_were(tmp_path: Path) -> None:
+def test_records_are_read_back_unchanged(tmp_path: Path) -> None:
     written = [record(1), record(2, Kind.DEVICE_OOM)]
     with open_ledger(tmp_path) as ledger:
         for each in written:
@@ -45,7 +45,7 @@ def test_a_record_is_on_disk_when_append_returns(tmp_path: Path) -> None:
         assert len(ledger.path.read_text().splitlines()) == 2
 
 
-def test_a_torn_last_line_is_dropped_and_said(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_ignored_with_a_notice(tmp_path: Path) -> None:
     with open_ledger(tmp_path) as ledger:
         ledger.append(record(1))
         ledger.append(record(2))
@@ -60,7 +60,7 @@ def test_a_torn_last_line_is_dropped_and_said(tmp_path: Path) -> None:
         assert last.notices == []
 
 
-def test_a_file_that_is_no_ledger_is_begun_anew(tmp_path: Path) -> None:
+def test_a_file_that_is_no_ledger_is_replaced(tmp_path: Path) -> None:
     with open_ledger(tmp_path) as ledger:
         path = ledger.path
     for junk in (b"\xff\x00junk", b"[]\n", b'{"format": 99}\n', b""):
@@ -90,7 +90,7 @@ def test_fresh_starts_over(tmp_path: Path) -> None:
         assert again.records == []
 
 
-def test_two_at_once_get_a_ledger_each_and_both_are_kept(tmp_path: Path) -> None:
+def test_two_probes_at_once_get_a_ledger_each(tmp_path: Path) -> None:
     with open_ledger(tmp_path) as first, open_ledger(tmp_path) as second:
         assert first.path != second.path
         assert "ledger of its own" in second.notices[0]
@@ -100,7 +100,7 @@ def test_two_at_once_get_a_ledger_each_and_both_are_kept(tmp_path: Path) -> None
         assert (one.records, two.records) == ([record(1)], [record(2)])
 
 
-def test_an_automatic_limit_that_moved_a_little_is_the_recorded_one(tmp_path: Path) -> None:
+def test_an_automatic_limit_that_moved_a_little_is_the_same_limit(tmp_path: Path) -> None:
     with open_ledger(tmp_path, limit_bytes=1000) as ledger:
         ledger.append(record(1))
     with open_ledger(tmp_path, limit_bytes=1050) as near:
@@ -112,7 +112,7 @@ def test_an_automatic_limit_that_moved_a_little_is_the_recorded_one(tmp_path: Pa
         assert "free memory has changed" in far.notices[0]
 
 
-def test_a_limit_that_a_card_can_no_longer_give_is_not_the_recorded_one(tmp_path: Path) -> None:
+def test_a_limit_that_a_card_can_no_longer_give_is_another_limit(tmp_path: Path) -> None:
     with open_ledger(tmp_path, limit_bytes=1000) as ledger:
         ledger.append(record(1))
     with open_ledger(tmp_path, limit_bytes=960, max_drift=0.05) as near:
@@ -121,7 +121,7 @@ def test_a_limit_that_a_card_can_no_longer_give_is_not_the_recorded_one(tmp_path
         assert (less.limit_bytes, less.records) == (900, [])
 
 
-def test_what_trials_need_here_is_remembered(tmp_path: Path) -> None:
+def test_variables_that_trials_need_are_remembered(tmp_path: Path) -> None:
     with open_ledger(tmp_path) as ledger:
         ledger.append(record(1))
         ledger.save_environment({"A": "1"})
@@ -134,7 +134,7 @@ def test_what_trials_need_here_is_remembered(tmp_path: Path) -> None:
         assert again.path.read_text() == before
 
 
-def test_a_crash_is_not_replayed_it_may_have_been_mended(tmp_path: Path) -> None:
+def test_a_crash_is_run_again_because_it_may_have_been_fixed(tmp_path: Path) -> None:
     with open_ledger(tmp_path) as ledger:
         ledger.append(record(1))
         ledger.append(record(2, Kind.CRASH))
@@ -142,7 +142,7 @@ def test_a_crash_is_not_replayed_it_may_have_been_mended(tmp_path: Path) -> None
         assert again.records == [record(1)]
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputNotWritable, match="ledger can't be written"):
         open_ledger(tmp_path / "file" / "below")
@@ -153,13 +153,13 @@ def test_a_name_with_slashes_stays_in_its_folder(tmp_path: Path) -> None:
         assert ledger.path.parent == tmp_path
 
 
-def test_ledgers_live_beside_the_spec_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_ledgers_are_beside_the_spec_if_it_has_an_oomtune_folder(tmp_path: Path) -> None:
     assert ledger_folder(tmp_path / "model.yaml") != tmp_path / ".oomtune"
     (tmp_path / ".oomtune").mkdir()
     assert ledger_folder(tmp_path / "model.yaml") == tmp_path / ".oomtune"
 
 
-def test_a_user_without_a_home_is_told_where_ledgers_may_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_learns_where_ledgers_can_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.getuid", lambda: 54321)  # as in a container: a number that no list of users has

@@ -38,7 +38,7 @@ def kept_of(folder: Path, result: ProbeResult, *specs: Path) -> dict[str, Path]:
     ("word", "names"),
     [("a", {"one", "two", "deep"}), ("a/one", {"one"}), ("a/one.tuned", {"one"}), ("b", {"other"}), (".", None)],
 )
-def test_a_folder_or_a_spec_means_its_own_ledgers_alone(
+def test_naming_a_folder_or_a_spec_selects_only_its_ledgers(
     word: str, names: set[str] | None, result: ProbeResult, tmp_path: Path
 ) -> None:
     state = tmp_path / "state"
@@ -52,7 +52,7 @@ def test_a_folder_or_a_spec_means_its_own_ledgers_alone(
     assert {path for path in kept.values() if path.exists()} == {*kept.values()} - meant
 
 
-def test_cleaning_up_after_one_spec_leaves_what_others_had_read(result: ProbeResult, tmp_path: Path) -> None:
+def test_cleaning_up_after_one_spec_leaves_the_scans_of_others(result: ProbeResult, tmp_path: Path) -> None:
     state = tmp_path / "state"
     kept = kept_of(state, result, tmp_path / "a" / "one", tmp_path / "b" / "other")
     scan = state / "scans" / "of-somebody.json"
@@ -63,17 +63,15 @@ def test_cleaning_up_after_one_spec_leaves_what_others_had_read(result: ProbeRes
     assert set(clean([state], time.time() - 60).removed) == {kept["other"], scan}
 
 
-def test_what_lies_in_the_folders_own_place_is_its_own_though_the_folder_was_moved(
-    result: ProbeResult, tmp_path: Path
-) -> None:
+def test_ledgers_in_a_moved_folder_still_belong_to_it(result: ProbeResult, tmp_path: Path) -> None:
     path = write_ledger(tmp_path / ".oomtune", result, spec_values(), spec_path="/where/it/was/model.yaml")
     subject = resolve_subject(".oomtune", tmp_path)
     assert ledger_folders_of(subject)[0] == tmp_path / ".oomtune"
     assert [one.path for one in list_ledgers(ledger_folders_of(subject)[:1], subject)] == [path]
 
 
-def test_the_command_cleans_up_after_the_folder_that_it_is_told(cli: Cli, result: ProbeResult) -> None:
-    state = cli.folder / "state" / "oomtune" / "ledgers"
+def test_the_command_cleans_up_after_the_named_folder(cli: Cli, result: ProbeResult) -> None:
+    state = cli.ledger_folder
     kept = kept_of(state, result, cli.folder / "a" / "one", cli.folder / "b" / "other")
     assert cli("report", "--list", "a", "-q").out == f"{kept['one']}\n"
     assert cli("report", "--clean", "a", "-q").out == f"{kept['one']}\n"
@@ -81,7 +79,7 @@ def test_the_command_cleans_up_after_the_folder_that_it_is_told(cli: Cli, result
 
 
 @pytest.mark.parametrize("name", ["--force", "-", ".hidden", "/"])
-def test_a_ledgers_file_is_no_flag_and_not_hidden_whatever_the_spec_is_called(name: str, tmp_path: Path) -> None:
+def test_no_spec_name_makes_a_ledger_hidden_or_look_like_a_flag(name: str, tmp_path: Path) -> None:
     with Ledger.open(tmp_path, name, {}, limit_bytes=1_000) as ledger:
         assert ledger.path.name[0].isalnum()
         assert read_ledger(ledger.path) is not None

@@ -33,7 +33,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-def test_what_is_written_reads_back(tmp_path: Path) -> None:
+def test_a_written_answer_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "model.tuned.yaml"
     write_tuned(path, tuned_text(VALUES))
     tuned = load_tuned(path)
@@ -44,7 +44,7 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
     assert tuned.environment == {"A": "1"}
 
 
-def test_a_model_that_comes_compiled_gets_no_other_optimizer(tmp_path: Path) -> None:
+def test_a_compiled_model_gets_no_other_optimizer(tmp_path: Path) -> None:
     path = tmp_path / "model.tuned.yaml"
     write_tuned(path, tuned_text(VALUES | {"training": {}}))
     with pytest.raises(UsageProblem, match="the trials used the model as it was compiled"):
@@ -58,7 +58,7 @@ def test_nothing_but_the_file_is_left_in_the_folder(tmp_path: Path) -> None:
     assert yaml.safe_load((tmp_path / "a.yaml").read_text())["name"] == "again"
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_folder_unchanged(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "kept").write_text("kept")
     with pytest.raises(OutputNotWritable):
@@ -68,7 +68,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "tuned: 1\n", "tuned: {evidence: {}}\n", "[", "\x00", "name: my own spec\n"])
-def test_only_what_a_probe_wrote_may_be_overwritten(tmp_path: Path, text: str) -> None:
+def test_only_files_that_a_probe_wrote_are_replaced(tmp_path: Path, text: str) -> None:
     path = tmp_path / "out.yaml"
     path.write_text(text)
     with pytest.raises(UsageProblem, match="was not written by oomtune"):
@@ -80,7 +80,7 @@ def test_only_what_a_probe_wrote_may_be_overwritten(tmp_path: Path, text: str) -
 
 
 @pytest.mark.parametrize("text", [None, "", "a: 1\n", "tuned: {format: 99}\n", "[", "tuned: [1]\n"])
-def test_a_file_without_an_answer_says_how_to_get_one(tmp_path: Path, text: str | None) -> None:
+def test_loading_a_file_without_an_answer_is_bad_usage(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "model.tuned.yaml"
     if text is not None:
         path.write_text(text)
@@ -88,7 +88,7 @@ def test_a_file_without_an_answer_says_how_to_get_one(tmp_path: Path, text: str 
         load_tuned(path)
 
 
-def test_buckets_that_do_not_pair_up_are_said_with_file_and_key(tmp_path: Path) -> None:
+def test_unpaired_buckets_are_reported_with_file_and_key(tmp_path: Path) -> None:
     path = tmp_path / "model.tuned.yaml"
     buckets = {"bucket_boundaries": [8, 16], "bucket_batch_sizes": [4]}
     write_tuned(path, tuned_text({**VALUES, "tuned": {**VALUES["tuned"], **buckets}}))
@@ -96,7 +96,7 @@ def test_buckets_that_do_not_pair_up_are_said_with_file_and_key(tmp_path: Path) 
         load_tuned(path)
 
 
-def test_a_tuned_config_names_its_spec_and_what_flags_had_set_in_it(tmp_path: Path) -> None:
+def test_a_tuned_config_names_its_spec_and_the_entries_that_flags_set(tmp_path: Path) -> None:
     spec, output = tmp_path / "net.yml", tmp_path / "out" / "other.yaml"
     spec.write_text(yaml.safe_dump(small_spec()))
     output.parent.mkdir()
