@@ -43,13 +43,13 @@ def test_a_candidate_runs_in_a_fresh_process_and_larger_sizes_after_a_neighbour(
     beyond = FailedSize(batch_size=10, kind=Kind.DEVICE_OOM, peak_bytes=950)
     further = (Point(batch_size=9, peak_bytes=880, step_ms=1.0),)
     outcome = Fitted(peak_bytes=800, step_ms=2.0, further=further, further_failed=beyond, duration_s=3.0)
-    own, larger, too_large = found = runs(Confirm(candidate=LANE.at(8), further=(9, 10)), outcome)
-    assert shown(found) == [
+    own, larger, too_large = executed = runs(Confirm(candidate=LANE.at(8), further=(9, 10)), outcome)
+    assert shown(executed) == [
         (8, Kind.FITS, 800, Provenance.FRESH_PROCESS),
         (9, Kind.FITS, 880, Provenance.AFTER_NEIGHBOUR),
         (10, Kind.DEVICE_OOM, 950, Provenance.AFTER_NEIGHBOUR),
     ]
-    assert all(run.is_confirm and run.trial_number == 3 for run in found)
+    assert all(run.is_confirm and run.trial_number == 3 for run in executed)
     assert (own.samples_per_second, too_large.over_headroom) == (4_000.0, True)
     assert [run.duration_s for run in (own, larger, too_large)] == [None, None, 3.0]
 

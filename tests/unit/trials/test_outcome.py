@@ -229,12 +229,12 @@ LARGE_BUDGET = Budget(limit_bytes=100 * MIB)
 
 
 def no_room(
-    *, in_use: int, largest_free: int, largest_held: int = 1, allocator: str = "GPU_0_bfc", asked: int | None = None
+    *, in_use: int, largest_free: int, largest_held: int = 1, allocator: str = "GPU_0_bfc", elements: int | None = None
 ) -> Ending:
-    """Return the ending of a trial that found no room. If given, `asked` is the number of 4-byte elements in its error."""
+    """Return the ending of a trial that found no room. If given, `elements` is the number of 4-byte elements in its error."""
     stalled = RaisedError(type_name="x.AllocatorStalled", bases=("AllocatorStalled",), message="no room", traceback="")
     message = (
-        f"OOM when allocating tensor with shape[{asked}] and type float on /job:localhost/replica:0/task:0/device:GPU:0 "
+        f"OOM when allocating tensor with shape[{elements}] and type float on /job:localhost/replica:0/task:0/device:GPU:0 "
         f"by allocator {allocator}"
     )
     raised = RaisedError(
@@ -248,20 +248,20 @@ def no_room(
         largest_held_bytes=largest_held * MIB,
         fragmentation=0.8,
     )
-    error = stalled if asked is None else raised
+    error = stalled if elements is None else raised
     return Ending(reply=Reply(stage=Stage.TRAIN, allocator=state, error=error), exit_code=0)
 
 
 @pytest.mark.parametrize(
     ("ending", "code"),
     [
-        (no_room(in_use=70, largest_free=6, asked=10 * MIB // 4), "fragmentation"),
-        (no_room(in_use=70, largest_free=6, asked=40 * MIB // 4), "device_oom"),
-        (no_room(in_use=90, largest_free=1, asked=5 * MIB // 4), "device_oom"),
-        (no_room(in_use=85, largest_free=1, asked=5 * MIB // 4), "device_oom"),
+        (no_room(in_use=70, largest_free=6, elements=10 * MIB // 4), "fragmentation"),
+        (no_room(in_use=70, largest_free=6, elements=40 * MIB // 4), "device_oom"),
+        (no_room(in_use=90, largest_free=1, elements=5 * MIB // 4), "device_oom"),
+        (no_room(in_use=85, largest_free=1, elements=5 * MIB // 4), "device_oom"),
         (no_room(in_use=70, largest_free=6, largest_held=8), "fragmentation"),
         (no_room(in_use=70, largest_free=9, largest_held=8), "device_oom"),
-        (no_room(in_use=70, largest_free=12, asked=10 * MIB // 4), "device_oom"),
+        (no_room(in_use=70, largest_free=12, elements=10 * MIB // 4), "device_oom"),
         (no_room(in_use=1, largest_free=6, largest_held=8), "device_oom"),
         (no_room(in_use=70, largest_free=9, largest_held=35), "device_oom"),
     ],
@@ -286,7 +286,7 @@ def test_fragmentation_needs_enough_free_memory_in_pieces_that_are_too_small(end
 
 
 def test_a_fragmentation_error_has_the_allocators_figures_and_suggests_another_allocator() -> None:
-    error = decide(SEARCH, LARGE_BUDGET, no_room(in_use=70, largest_free=6, asked=10 * MIB // 4)).error
+    error = decide(SEARCH, LARGE_BUDGET, no_room(in_use=70, largest_free=6, elements=10 * MIB // 4)).error
     assert error is not None
     assert error.message == (
         "fragmentation: 30% of the limit of 100 MiB is free, in pieces of at most 6.0 MiB, and the model requested "
@@ -306,11 +306,11 @@ def test_on_the_cpu_a_fragmentation_error_suggests_a_smaller_batch() -> None:
 PIECES = TrialError(code=FRAGMENTATION, message="fragmentation: 30% of the limit is free", hint="use another allocator")
 
 
-@pytest.mark.parametrize(("needed", "blamed"), [(None, True), (90, True), (1_500, False)])
-def test_fragmentation_is_blamed_only_if_the_limit_is_large_enough(needed: int | None, blamed: bool) -> None:
+@pytest.mark.parametrize(("required_mib", "blamed"), [(None, True), (90, True), (1_500, False)])
+def test_fragmentation_is_blamed_only_if_the_limit_is_large_enough(required_mib: int | None, blamed: bool) -> None:
     result = dataclasses.replace(finished(limit_bytes=30 * MIB), budget=LARGE_BUDGET)
-    needed_bytes = None if needed is None else needed * MIB
-    error = nothing_fits_error(result, SEARCH.candidate, needed_bytes, PIECES)
+    required_bytes = None if required_mib is None else required_mib * MIB
+    error = nothing_fits_error(result, SEARCH.candidate, required_bytes, PIECES)
     assert (PIECES.message in error.message) == blamed
     assert error.hint.startswith(PIECES.hint) == blamed
-    assert needed is None or format_bytes(needed * MIB) in error.message
+    assert required_mib is None or format_bytes(required_mib * MIB) in error.message
