@@ -20,7 +20,12 @@ class Resolved:
     notices: tuple[str, ...] = ()
 
 
-def resolve(request: DeviceRequest, gpus: tuple[Gpu, ...], cards: list[NvmlCard] | None = None) -> Resolved:
+def resolve(
+    request: DeviceRequest,
+    gpus: tuple[Gpu, ...],
+    cards: list[NvmlCard] | None = None,
+    memory: HostMemory | None = None,
+) -> Resolved:
     """Return the device to probe and its budget. Raise `EnvironmentProblem` if this machine can't give them."""
     if request.kind == "gpu" and not gpus:
         raise NoSuchDevice(
@@ -28,7 +33,7 @@ def resolve(request: DeviceRequest, gpus: tuple[Gpu, ...], cards: list[NvmlCard]
             hint="probe on the CPU: --device cpu --memory-limit 4GiB; or: oomtune doctor",
         )
     if request.kind == "cpu" or not gpus:
-        return _cpu(request, host_memory())
+        return _cpu(request, memory or host_memory())
     return _gpu(request, gpus[0], _same_card(gpus[0], cards or []))
 
 

@@ -79,19 +79,19 @@ def _diff(before: _NamedValues, after: _NamedValues) -> tuple[str, ...]:
     return lines[:_MAX_DIFF_LINES] + ((f"... and {hidden} more lines",) if hidden > 0 else ())
 
 
-def _different_keys(one: Any, other: Any, at: tuple[str, ...] = ()) -> Iterator[str]:
+def _different_keys(left: Any, right: Any, at: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield the dotted keys at which two specs differ, as deep as both have entries to compare."""
     pairs: list[tuple[Any, Any, Any]] = []
-    if isinstance(one, dict) and isinstance(other, dict):
-        pairs = [(key, one.get(key), other.get(key)) for key in {**one, **other}]
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        pairs = [(index, *both) for index, both in enumerate(zip(one, other, strict=True))]
+    if isinstance(left, dict) and isinstance(right, dict):
+        pairs = [(key, left.get(key), right.get(key)) for key in {**left, **right}]
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        pairs = [(index, *both) for index, both in enumerate(zip(left, right, strict=True))]
     if not pairs or any("." in str(key) for key, *_ in pairs):  # a key with a dot has no dotted form
         pairs = []
-        if one != other:
+        if left != right:
             yield ".".join(at)
-    for key, ours, theirs in pairs:
-        yield from _different_keys(ours, theirs, (*at, str(key)))
+    for key, left_value, right_value in pairs:
+        yield from _different_keys(left_value, right_value, (*at, str(key)))
 
 
 def _with_overridden_entries(source: Document, values: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from oomtune.devices import Resolved, resolve
 from oomtune.devices.catalogue import find_card
 from oomtune.devices.gpus import Gpu, NvmlCard
+from oomtune.devices.host import HostMemory, host_memory
 from oomtune.domain import Change, Device, DeviceRequest
 from oomtune.errors import BudgetTooLarge
 from oomtune.storage.tuned import Evidence
@@ -34,18 +35,20 @@ def find_place(
     device_named: bool,
     allow_other_device: bool,
     allow_smaller: bool = True,
+    memory: HostMemory | None = None,
 ) -> Place:
     """Return the device and the budget to check with.
 
     `device_named` means that a flag chose the device. With `allow_smaller`, this machine may stand in for a card with
     more memory: what fits into less memory fits the card."""
+    memory = memory or host_memory()
     if evidence is None:
-        return _resolve(request, gpus, cards, None, allow_smaller=allow_smaller)
+        return _resolve(request, gpus, cards, memory, None, allow_smaller=allow_smaller)
     if request.kind == "gpu" and not gpus and evidence.device_kind == "gpu" and not device_named:
         # The file asks for the card that it was tuned on. A missing card is a verdict here, not an error.
         request = dataclasses.replace(request, kind="auto")
     # Resolve without a limit first: a limit that only the other device can give must not fail on this one.
-    here = resolve(dataclasses.replace(request, memory_limit_bytes=None, like=None), gpus, cards)
+    here = resolve(dataclasses.replace(request, memory_limit_bytes=None, like=None), gpus, cards, memory)
     stands_in_for = find_card(request.like).name if request.like is not None and here.device.kind == "cpu" else None
     other = _compare_devices(evidence, dataclasses.replace(here.device, stands_in_for=stands_in_for))
     if other is not None and not allow_other_device:
@@ -53,21 +56,22 @@ def find_place(
     if other is None and request.memory_limit_bytes is None and request.like is None:
         # Free memory changes from day to day; the question is whether it fits where it fitted.
         request = dataclasses.replace(request, memory_limit_bytes=evidence.memory_limit_bytes)
-    return _resolve(request, gpus, cards, other, allow_smaller=allow_smaller)
+    return _resolve(request, gpus, cards, memory, other, allow_smaller=allow_smaller)
 
 
 def _resolve(
     request: DeviceRequest,
     gpus: tuple[Gpu, ...],
     cards: list[NvmlCard] | None,
+    memory: HostMemory,
     other: Change | None,
     *,
     allow_smaller: bool,
 ) -> Place:
     try:
-        return Place(resolved=resolve(request, gpus, cards), other_device=other)
+        return Place(resolved=resolve(request, gpus, cards, memory), other_device=other)
     except BudgetTooLarge:
-        here = resolve(dataclasses.replace(request, memory_limit_bytes=None, like=None), gpus, cards)
+        here = resolve(dataclasses.replace(request, memory_limit_bytes=None, like=None), gpus, cards, memory)
         if request.like is None or here.device.kind != "cpu" or not allow_smaller:
             raise
     card = find_card(request.like)

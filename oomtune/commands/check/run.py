@@ -136,9 +136,9 @@ def _run(
     # Figures can only be compared if the run has the variables that the answer was found with.
     runner = prepared.runner(budget=budget, environment={} if tuned is None else tuned.environment)
 
-    def write(found: ProbeResult) -> ProbeResult:
+    def write(searched: ProbeResult) -> ProbeResult:
         about = about_probe(subject.as_searched(place.resolved.device.kind), place.resolved, subject.path)
-        answer = dataclasses.replace(found, environment=prepared.environment)
+        answer = dataclasses.replace(searched, environment=prepared.environment)
         return write_answer(answer, about, subject.path).result
 
     result, records = run_trials(result, _trials(result, subject, loaded), runner, observer)
@@ -237,11 +237,11 @@ def changes_since(
     return (*changes, *_environment_changes(tuned.environment, environment), *_device_changes(tuned, place))
 
 
-def _environment_changes(before: Mapping[str, str], needed: Mapping[str, str]) -> list[Change]:
+def _environment_changes(before: Mapping[str, str], required: Mapping[str, str]) -> list[Change]:
     """Return variables that the trials needed differently, or that this shell sets but the check did not use."""
     if not before:
         return []
-    ran_with = {**pinned_environment(), **needed}
+    ran_with = {**pinned_environment(), **required}
     changes = []
     for name in dict.fromkeys((*before, *ran_with)):
         here = os.environ.get(name)

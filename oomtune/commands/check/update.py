@@ -36,7 +36,7 @@ def update(
     A broken model is not searched. Raises `KeyboardInterrupt` if the search was interrupted."""
     if result.verdict is CheckVerdict.BROKEN:
         return result
-    found = run_session(
+    searched = run_session(
         spec if result.took_over else dataclasses.replace(spec, space=spec.space.only(result.candidate.lane)),
         result.device,
         result.budget,
@@ -46,21 +46,21 @@ def update(
         observer=observer,
         limits=Limits(),
     )
-    match found.verdict:
+    match searched.verdict:
         case Verdict.INTERRUPTED:
             raise KeyboardInterrupt
         case Verdict.TUNED:
-            return _updated(result, write(found))
+            return _updated(result, write(searched))
         case Verdict.NOTHING_FITS:
-            problem = _nothing_fits(found)
-            return dataclasses.replace(result, verdict=CheckVerdict.DOES_NOT_FIT, problem=problem, updated=found)
+            problem = _nothing_fits(searched)
+            return dataclasses.replace(result, verdict=CheckVerdict.DOES_NOT_FIT, problem=problem, updated=searched)
         case _:
-            return dataclasses.replace(result, verdict=CheckVerdict.BROKEN, problem=found.problem, updated=found)
+            return dataclasses.replace(result, verdict=CheckVerdict.BROKEN, problem=searched.problem, updated=searched)
 
 
-def _updated(result: CheckResult, found: ProbeResult) -> CheckResult:
+def _updated(result: CheckResult, searched: ProbeResult) -> CheckResult:
     """Return the result with the new answer; problems of the old one and its evidence no longer apply."""
-    best = found.best
+    best = searched.best
     assert best is not None, "a search that ends well has an answer"
     return dataclasses.replace(
         result,
@@ -68,19 +68,19 @@ def _updated(result: CheckResult, found: ProbeResult) -> CheckResult:
         candidate=best.candidate,
         candidate_before=result.candidate,
         outcome=best.confirmed_by.outcome if best.confirmed_by else None,
-        buckets_outcome=found.buckets.confirmed_by.outcome if found.buckets else None,
+        buckets_outcome=searched.buckets.confirmed_by.outcome if searched.buckets else None,
         expected_peak_bytes=None,
         not_compared="",
         problem=None,
-        updated=found,
+        updated=searched,
     )
 
 
-def _nothing_fits(found: ProbeResult) -> TrialError:
-    failures = [record for record in found.records if record.outcome.kind is not Kind.FITS]
-    smallest = min(failures or found.records, key=lambda record: record.trial.candidate.batch_size)
+def _nothing_fits(searched: ProbeResult) -> TrialError:
+    failures = [record for record in searched.records if record.outcome.kind is not Kind.FITS]
+    smallest = min(failures or searched.records, key=lambda record: record.trial.candidate.batch_size)
     reason = smallest.outcome.error.message if smallest.outcome.error else smallest.outcome.kind.value
     return TrialError(
         code="nothing_fits",
-        message=f"not even {smallest.trial.candidate} fits in {format_bytes(found.budget.budget_bytes)}: {reason}",
+        message=f"not even {smallest.trial.candidate} fits in {format_bytes(searched.budget.budget_bytes)}: {reason}",
     )
