@@ -11,7 +11,6 @@ Messages on the control socket are JSON, one per line. In: {"scratch": folder}, 
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import select
@@ -91,7 +90,7 @@ class _Warden:
 
     def _receive(self) -> bool:
         """Handle the messages that have arrived; return False if the other side is gone."""
-        data, descriptors = _receive_with_descriptors(self.control)
+        data, descriptors, _, _ = socket.recv_fds(self.control, 65536, 16)
         if not data:
             return False
         self.inbox += data
@@ -158,15 +157,6 @@ def _send(control: socket.socket, message: dict[str, Any]) -> None:
         control.sendall(json.dumps(message).encode() + b"\n")
     except (BrokenPipeError, ConnectionResetError):
         return  # the parent is gone; the next read notices
-
-
-def _receive_with_descriptors(control: socket.socket) -> tuple[bytes, list[int]]:
-    descriptors = array.array("i")
-    data, ancillary, _, _ = control.recvmsg(65536, socket.CMSG_LEN(16 * descriptors.itemsize))
-    for level, kind, payload in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
-    return data, list(descriptors)
 
 
 def _redirect_output(scratch: str) -> None:

@@ -96,7 +96,7 @@ def _load_steps(order: WorkOrder, train_step: TrainStep) -> tuple[Step, Step | N
 
 def _arguments(order: WorkOrder, name: str, step: Step) -> Iterator[tuple[Any, ...]]:
     """Yield the arguments for each call: none, the batch, or as many of its inputs, targets and weights as needed."""
-    count = _required_arguments(step)
+    count, most = _argument_range(step)
     if count == 0:
         while True:
             yield ()
@@ -114,24 +114,18 @@ def _arguments(order: WorkOrder, name: str, step: Step) -> Iterator[tuple[Any, .
             f"{_KEY}: the step of {name} takes {count} arguments, more than a batch can fill",
             hint="take no argument, the batch, or its inputs and its targets; make the rest inside the factory",
         )
-    most = None if _takes_any_number(step) else count
     for batch in batches:
         yield (batch,) if most == 1 else tuple(batch[:most])
 
 
-def _required_arguments(step: Step) -> int:
-    if _takes_any_number(step):
-        return 2  # the inputs and the targets
+def _argument_range(step: Step) -> tuple[int, int | None]:
+    """Return how many arguments a step needs, and how many it gets at most; None is as many as there are."""
+    parameters = inspect.signature(getattr(step, "python_function", step)).parameters.values()
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return 2, None  # the inputs and the targets, and the weights if there are any
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(parameter.kind in plain and parameter.default is parameter.empty for parameter in _parameters(step))
-
-
-def _takes_any_number(step: Step) -> bool:
-    return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in _parameters(step))
-
-
-def _parameters(step: Step) -> list[inspect.Parameter]:
-    return list(inspect.signature(getattr(step, "python_function", step)).parameters.values())
+    count = sum(parameter.kind in plain and parameter.default is parameter.empty for parameter in parameters)
+    return count, count
 
 
 def wait_for(returned: Any) -> float:

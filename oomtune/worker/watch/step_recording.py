@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,10 +178,9 @@ class LayerCalls:
     def _element_count(self, tensor: tf.Tensor) -> int:
         """Return the number of elements; the batch dimension is the one that the graph leaves open."""
         dimensions = list(tensor.shape) if tensor.shape.rank is not None else []
-        count = self.batch_size if dimensions[:1] == [None] else 1
-        for dimension in dimensions:
-            count *= dimension or 1
-        return count
+        if dimensions[:1] == [None]:
+            dimensions[0] = self.batch_size
+        return math.prod(dimension or 1 for dimension in dimensions)
 
 
 def _layers_of(model: keras.Model) -> Iterator[keras.layers.Layer]:
