@@ -102,5 +102,5 @@ def test_a_model_with_several_inputs_is_rebuilt_for_any_length() -> None:
     assert {tensor.name: tensor.shape[1] for tensor in opened.inputs} == {"question": None, "answer": None, "about": 3}
     fixed = [{"Input": WORDS}, {"Embedding": {"input_dim": 10, "output_dim": 2}}, "Flatten", {"Dense": {"units": 1}}]
     order = small_work_order(trial, model={"layers": fixed}, search__sequence_length=[8])
-    with pytest.raises(TrialCrashed, match="the model takes 8 steps a sample only"):
+    with pytest.raises(TrialCrashed, match="the model only takes 8 steps per sample:"):
         model.build(order, trial.candidate, any_length=True)
