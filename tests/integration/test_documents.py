@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from tests.support.specs import small_spec
 README = ROOT / "README.md"
 DOCUMENTS = [README, *(PAGES / f"{topic}.md" for topic in TOPICS)]
 FOR_DEVELOPERS = [ROOT / ".github/CONTRIBUTING.md", ROOT / ".github/CHANGELOG.md"]
+# They look like a name in the module `oomtune`.
+FILE_NAMES = {("oomtune", "xml"), ("oomtune", "yaml")}
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -35,15 +37,15 @@ def every_block(language: str) -> list[Any]:
     return [pytest.param(block, id=f"{document.stem}-{number}") for number, (document, block) in enumerate(found)]
 
 
-def shell_lines() -> list[list[str]]:
-    """Every command of every document, once, in the order of the pages."""
-    text = "".join(block for document in DOCUMENTS for block in blocks(document, "sh"))
+def shell_lines(documents: Sequence[Path] = DOCUMENTS) -> list[list[str]]:
+    """Return every command of the documents once, in the order of the pages."""
+    text = "".join(block for document in documents for block in blocks(document, "sh"))
     lines = [line.partition("#")[0].partition(" > ")[0].split() for line in text.splitlines()]
     return [list(line) for line in dict.fromkeys(map(tuple, lines)) if line]
 
 
-def lines_of(program: str) -> list[list[str]]:
-    return [words for words in shell_lines() if words[0] == program]
+def lines_of(program: str, documents: Sequence[Path] = DOCUMENTS) -> list[list[str]]:
+    return [words for words in shell_lines(documents) if words[0] == program]
 
 
 def inline_code(document: Path) -> list[str]:
@@ -116,7 +118,7 @@ def test_each_oomtune_command_ends_well(quick: Cli, words: list[str]) -> None:
     assert ran.code == (7 if "--max-trials" in words else 0), ran.err
 
 
-@pytest.mark.parametrize("words", lines_of("make"), ids=" ".join)
+@pytest.mark.parametrize("words", lines_of("make", DOCUMENTS + FOR_DEVELOPERS), ids=" ".join)
 def test_each_make_target_exists(words: list[str]) -> None:
     assert shutil.which("make")
     ran = subprocess.run([*words, "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -141,10 +143,11 @@ def test_every_command_flag_and_name_exists(document: Path) -> None:
     for code in (*inline_code(document), *lines):
         words = code.partition("#")[0].replace("…", "").split()
         check_command(words) if words[:1] == ["oomtune"] else check_flags(words, list(COMMANDS))
-    for module, name in re.findall(
-        r"\b(oomtune(?:\.keras)?)\.([a-z]\w*)\b(?!\.(?:yaml|py|xml|json|md))", document.read_text()
-    ):
-        assert name in ("yaml", "xml", "schema", "keras") or hasattr(importlib.import_module(module), name), name
+    names = re.findall(r"`[^`\n]*?\b(oomtune(?:\.keras)?)\.([a-z]\w*)\b", document.read_text())
+    code = "".join(blocks(document, "python"))
+    for module, name in {*names, *re.findall(r"\b(oomtune(?:\.keras)?)\.([a-z]\w*)\b", code)} - FILE_NAMES:
+        is_package = (ROOT / module.replace(".", "/") / name).is_dir()
+        assert is_package or hasattr(importlib.import_module(module), name), f"{module}.{name}"
 
 
 def check_command(words: list[str]) -> None:
