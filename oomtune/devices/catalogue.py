@@ -46,10 +46,10 @@ def cards() -> tuple[Card, ...]:
     )
 
 
-def find_card(wanted: str) -> Card:
+def find_card(name: str) -> Card:
     """Return the card that a name means, such as `t4`, `Tesla T4`, `rtx 3090` or `A100-40GB`. Raise `UsageProblem` for
     an unknown or ambiguous name."""
-    words = _words(wanted)
+    words = _words(name)
     matches = [card for card in cards() if words and _matches(words, card)]
     # `RTX 3060` means the card and not its laptop variant: the shortest name that matches.
     lengths = {card: len(_words(card.name)) for card in matches}
@@ -58,12 +58,10 @@ def find_card(wanted: str) -> Card:
         return closest[0]
     if closest:
         names = ", ".join(card.name for card in closest)
-        raise UsageProblem(
-            f"{wanted!r} means more than one card: {names}", hint="name one of them, or give --memory-limit"
-        )
+        raise UsageProblem(f"{name!r} matches several cards: {names}", hint="name one of them, or give --memory-limit")
     raise UsageProblem(
-        f"no card {wanted!r} in the catalogue",
-        hint=f"similar: {', '.join(_similar(wanted))}; or give --memory-limit a size",
+        f"no card {name!r} in the catalogue",
+        hint=f"similar: {', '.join(_similar(name))}; or give --memory-limit a size",
     )
 
 
@@ -80,7 +78,7 @@ def _matches(words: tuple[str, ...], card: Card) -> bool:
     return any(joined == "".join(own[start:end]) for start in range(len(own)) for end in range(start + 1, len(own) + 1))
 
 
-def _similar(wanted: str) -> list[str]:
+def _similar(name: str) -> list[str]:
     by_words = {" ".join(_words(card.name)): card.name for card in cards()}
-    close = difflib.get_close_matches(" ".join(_words(wanted)), by_words, n=4, cutoff=0.3)
+    close = difflib.get_close_matches(" ".join(_words(name)), by_words, n=4, cutoff=0.3)
     return [by_words[words] for words in close] or [card.name for card in cards()[:4]]

@@ -206,10 +206,10 @@ class ProbeSpec:
     device: DeviceRequest
     trial: TrialSettings
     length_percentiles: tuple[float, ...] = ()
-    """Percentiles of the data's lengths to search; their lengths are known once the data was read."""
+    """Percentiles to search instead of lengths. The data, once read, gives the length of each."""
     length_multiple_of: int = 1
     min_sequence_length: int = 1
     """The shortest sequence that is of use to the user."""
     min_batch_size: int = 1
     scan: Scan | None = None
-    """What the data looks like; None before it was read, and for data that is not."""
+    """What the data looks like. None before the data has been read, and if there is none to read."""

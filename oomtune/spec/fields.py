@@ -26,7 +26,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     domain_type: ClassVar[type | None] = None
-    """What a section inside another one becomes."""
+    """The type that `convert` gives a section inside another one."""
 
 
 def convert(section: Section, target: type[_Type], **changes: Any) -> _Type:

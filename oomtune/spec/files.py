@@ -22,7 +22,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_there(path: Path) -> bool:
-    """Return True if a file or folder has this name. False if that can't be found out."""
+    """Return True if a file or folder has this name, False if there is none or it can't be checked."""
     try:
         return path.exists()
     except (OSError, ValueError):

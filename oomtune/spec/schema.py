@@ -106,7 +106,7 @@ def _wrong_with_script(spec: Spec, script: Script) -> Iterator[Wrong]:
         yield ("dataset",), "a script reads its own data; remove this section"
     takes_precision = any("{precision}" in str(arg) for arg in script.args)
     if len(set(spec.search.precision)) > 1 and not takes_precision:
-        message = "expected one: without {precision} in model.script.args the script can't be told which to use"
+        message = "expected one precision: {precision} is in none of model.script.args, so the script can't switch"
         yield ("search", "precision"), message
     for word, axis in (("batch_size", spec.search.batch_size), (LENGTH, spec.search.sequence_length)):
         is_passed = any(f"{{{word}}}" in str(arg) for arg in script.args)

@@ -89,7 +89,7 @@ class Search(Section):
 def search_space(
     search: Search, effective_batch_size: int | None, confirm_steps: int, every_lane: bool
 ) -> domain.SearchSpace:
-    """Convert the section. Percentiles give no lengths yet: those are known once the data was read."""
+    """Convert the section. Percentiles give lengths only once the data has been read."""
     batches: Sequence[int] = axis_values(search.batch_size)
     batches = batches[bisect_left(batches, search.min_batch_size) :]
     if effective_batch_size is not None:
