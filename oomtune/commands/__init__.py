@@ -1,1 +1,1 @@
-"""What each command does, without a terminal."""
+"""What each command does, without a terminal. The command line and the Python API both call these functions."""

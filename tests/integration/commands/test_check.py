@@ -1,4 +1,4 @@
-"""`oomtune check` as a pipeline runs it: what still fits, what uses more, what does not fit, and what is broken."""
+"""`oomtune check` as a pipeline runs it: every verdict with its exit code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Checked:
     tuned: Path
 
     def change(self, change: Callable[[dict[str, Any]], None], name: str = "changed.tuned.yaml") -> Path:
-        """A copy of the tuned config in which something is not as it was."""
+        """Write a changed copy of the tuned config."""
         values = yaml.safe_load(self.tuned.read_text())
         change(values)
         path = self.tuned.with_name(name)

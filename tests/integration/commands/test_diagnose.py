@@ -1,4 +1,4 @@
-"""`oomtune diagnose`: files, stdin, encodings, exit codes, and one screen of words."""
+"""`oomtune diagnose`: files, stdin, encodings, exit codes and the screen."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_log_of_any_encoding_is_read(cli: Cli, tmp_path: Path, encoding: str) 
 def test_parts_of_a_log_may_have_different_encodings(
     tmp_path: Path, encoding: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As one shell began it, a second one went on in bytes, and the first one added to it."""
+    """One shell starts the log, a second one appends bytes, and the first one appends again."""
     path = tmp_path / "a.log"
     began = "\ufeff学习 上 1\r\n".encode(encoding)
     path.write_bytes(began + GRAPH.encode() + "\n训练 ends\r\n".encode(encoding))

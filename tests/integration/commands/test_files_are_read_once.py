@@ -1,4 +1,4 @@
-"""A command reads each of its files once: what it has parsed, it passes on."""
+"""Commands read each of their files once and pass on what they parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`oomtune init` writes specs that probe as they are."""
+"""`oomtune init` writes specs that probe without edits."""
 
 from __future__ import annotations
 

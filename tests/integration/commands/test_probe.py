@@ -1,4 +1,4 @@
-"""`oomtune probe` through the real command line, on real TensorFlow, to each of its ends."""
+"""`oomtune probe` through the real command line, on real TensorFlow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.specs import small_spec
 
 
 class Probed:
-    """One finished probe that several tests look at."""
+    """A finished probe that several tests share."""
 
     def __init__(self, folder: Path) -> None:
         self.cli = Cli(folder)

@@ -1,4 +1,4 @@
-"""How a probe ends that finds nothing, is stopped, or was asked wrongly: its exit code and what it says."""
+"""Probes that find nothing, are stopped, or are called wrongly: exit codes and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remedies in a real search: gradients that add up, a lighter optimizer, a precision that can't train."""
+"""Remedies in a real search: accumulation, a lighter optimizer, a precision that can't train."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_trial_shows_the_copy_of_the_weights_that_accumulation_costs(host: Wor
 
 
 def test_a_minimum_batch_size_picks_the_lighter_optimizer_or_exits_3(cli: Cli, spec_file: Callable[..., Path]) -> None:
-    """Weights of 1.2 MB, their gradients and Adam's two copies leave no room in 5 MiB; without the copies they do."""
+    """1.2 MB of weights, their gradients and Adam's two copies fill 5 MiB; without the copies there is room."""
     spec = spec_file(
         search__optimizer=["adam", {"class_name": "SGD", "config": {"momentum": 0.0}}],
         search__min_batch_size=8,
@@ -99,7 +99,7 @@ def test_a_minimum_batch_size_picks_the_lighter_optimizer_or_exits_3(cli: Cli, s
 
 
 def test_a_precision_whose_loss_overflows_is_refused_with_its_step(cli: Cli, spec_file: Callable[..., Path]) -> None:
-    """Sums of 64 inputs times 3000 lie beyond the largest float16, 65504, and not beyond a bfloat16."""
+    """Sums of 64 inputs times 3000 exceed the largest float16, 65504, but not the largest bfloat16."""
     huge = {"class_name": "Constant", "config": {"value": 3000.0}}
     spec = spec_file(
         model__layers=[{"Input": {"shape": [64]}}, {"Dense": {"units": 64, "kernel_initializer": huge}}],

@@ -1,4 +1,4 @@
-"""A real probe, shown in every form by the same command, and again afterwards from its ledger."""
+"""A real probe in every report format, from its command and from its ledger."""
 
 from __future__ import annotations
 

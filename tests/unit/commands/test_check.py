@@ -1,4 +1,4 @@
-"""A check by its parts, with a fake device: where it runs, what it sees twice, what changed, and how an update ends."""
+"""The parts of a check, on a fake device: attempts, tolerance, changes since the probe, and updates."""
 
 from __future__ import annotations
 

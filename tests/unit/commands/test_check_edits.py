@@ -1,4 +1,4 @@
-"""A tuned config and the spec that it was found for, after people have edited one or the other."""
+"""Edits of a tuned config, and of the spec that it was found for."""
 
 from __future__ import annotations
 

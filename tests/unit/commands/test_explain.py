@@ -1,4 +1,4 @@
-"""An explanation with a fake device: which candidate, which remedies, what is said of them."""
+"""Explanations on a fake device: the candidate, the remedies, and how both are shown."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_growth_is_described_in_words() -> None:
 
 @pytest.mark.parametrize(("shorter_peak", "doubling"), [(60, 2.0), (35, 4.0), (50, 2.8), (75, 2.0)])
 def test_growth_with_the_sequence_is_measured_at_the_same_batch(shorter_peak: int, doubling: float) -> None:
-    """10 are fixed; a batch of 10 takes 100 more at 64 tokens. Half of that at 32 is linear, a quarter a square."""
+    """10 bytes are fixed, and a batch of 10 takes 100 more at 64 tokens. At 32 tokens, half of that is linear growth."""
     points = tuple(Point(batch_size=size, peak_bytes=10 + 10 * size, step_ms=1.0) for size in (1, 4, 10))
     here, shorter = (Cost(peak_bytes=peak, step_ms=1.0, largest_batch_size=9) for peak in (110, shorter_peak))
     at = Candidate(batch_size=10, sequence_length=64)

@@ -1,4 +1,4 @@
-"""What is said of a candidate and its remedies: one peak, no noise for a saving, and batches that really ran."""
+"""Measurements of an explanation: one peak for everything, no savings from noise, and batches that really ran."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def without_further(trial: Trial) -> Trial:
 
 
 class NoisyBench(FakeBench):
-    """Every other trial takes a tenth more than it should."""
+    """Adds a tenth to the peak of every other trial."""
 
     def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
         outcome = super().run(what, spec, budget, trial)
@@ -43,7 +43,7 @@ class NoisyBench(FakeBench):
 
 
 class ShortBench(FakeBench):
-    """Runs the candidate and nothing after it, as for a script, or where steps are slow."""
+    """Runs no further sizes, as for a script or when steps are slow."""
 
     def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
         return super().run(what, spec, budget, without_further(trial))
@@ -64,7 +64,7 @@ def test_parts_and_remedies_refer_to_the_same_peak() -> None:
 
 
 def test_differences_between_identical_runs_are_no_savings() -> None:
-    """The optimizer's state is nothing here; what noise makes of that is at most a tenth."""
+    """The optimizer has no state here, so every difference is noise of at most a tenth."""
 
     def stateless(_: ProbeSpec, candidate: Candidate) -> int:
         return law(explained().spec, candidate)
@@ -79,7 +79,7 @@ def test_differences_between_identical_runs_are_no_savings() -> None:
 
 
 def test_a_small_change_has_to_show_twice() -> None:
-    """Now and then a trial takes a seventh more or less than any other of the same."""
+    """Now and then a peak is off by a seventh."""
 
     class OnceOff(FakeBench):
         def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
@@ -113,7 +113,7 @@ def test_the_fastest_run_of_the_candidate_counts() -> None:
 
 
 def test_a_remedy_that_only_allows_larger_batches_is_offered() -> None:
-    """At the candidate something else takes the most; beyond it, what rematerialisation saves."""
+    """Rematerialisation saves nothing at the candidate, but does at larger batches."""
 
     def late(spec: ProbeSpec, candidate: Candidate) -> int:
         return max(45 * MIB, law(spec, candidate)) if candidate.batch_size < 50 else law(spec, candidate)
@@ -124,7 +124,7 @@ def test_a_remedy_that_only_allows_larger_batches_is_offered() -> None:
 
 
 def test_remedies_are_sorted_by_the_batch_they_allow() -> None:
-    """Accumulation takes much less at the candidate, and allows fewer samples at a time than there were."""
+    """Accumulation needs much less at the candidate but allows fewer samples at a time."""
     copies = 8 * MIB
 
     def with_copies(spec: ProbeSpec, candidate: Candidate) -> int:
@@ -152,7 +152,7 @@ def test_the_largest_batch_really_ran_even_if_the_curve_turns_steeper(bend: int)
 
 @pytest.mark.parametrize("off", [0.85, 1.15])
 def test_the_largest_batch_fits_in_a_fresh_process_whatever_the_climb_shows(off: float) -> None:
-    """A process that has run smaller batches may take less for a larger one than a fresh process does, or more."""
+    """A process that has run smaller batches may need less memory than a fresh one, or more."""
 
     class Misleading(FakeBench):
         def run(self, what: str, spec: ProbeSpec, budget: Budget, trial: Trial) -> Outcome:
@@ -181,7 +181,7 @@ class SlowBench(ShortBench):
 
 
 def test_slow_trials_lead_to_a_careful_prediction() -> None:
-    """By the straight line it would be 90; memory a sample never rises with the batch, so this much is safe."""
+    """A straight line would predict 90; memory per sample never rises with the batch, so a smaller batch is safe."""
     explanation = explained(bench=SlowBench(law, 60.0))
     batch = explanation.candidate.batch_size
     assert batch < explanation.before.largest_batch_size <= batch * 100 // (10 + batch) < 90
@@ -191,7 +191,7 @@ def test_slow_trials_lead_to_a_careful_prediction() -> None:
 
 
 def test_a_batch_that_may_not_be_the_largest_is_reported_as_a_lower_bound() -> None:
-    """There is time for one more trial, and on a curve as flat as this the edge is far from where that is."""
+    """There is time for one more trial, and on such a flat curve it ends far from the edge."""
     explanation = explained(bench=SlowBench(lambda _, at: (40 + at.batch_size // 20) * MIB, 30.0))
     assert explanation.before.certainty is Certainty.AT_LEAST
     assert before_row(explanation).batch.startswith("≥")

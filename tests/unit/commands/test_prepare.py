@@ -1,4 +1,4 @@
-"""Which files decide what a trial shows: a change in one of them starts another ledger."""
+"""The files that decide what a trial shows: a change in any of them starts another ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.specs import small_spec
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """The spec's folder and the current one, each with modules."""
+    """Create the spec's folder and the current folder, each with modules."""
     for name in (
         "spec/models.py",
         "spec/blocks.py",

@@ -1,4 +1,4 @@
-"""Probes out of their ledgers: shown again as they were, found by any name, compared, and cleaned up."""
+"""Probes in their ledgers: shown again, found by any name, compared and cleaned up."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_ledger_is_found_by_path_spec_answer_or_name(tmp_path: Path) -> None:
 
 
 def _digest(spec: ProbeSpec) -> str:
-    """What an explanation of the spec is kept under."""
+    """Return the name under which an explanation of the spec is saved."""
     return hashlib.sha256(f"{spec.folder}\0{'0' * 64}".encode()).hexdigest()[:16]
 
 

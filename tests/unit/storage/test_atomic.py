@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, where a link leads, and never against their owner's wish."""
+"""Files are written completely or not at all, behind links, and never if they are read-only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose ledgers are meant: the state folder holds those of every project of a user."""
+"""Selecting ledgers: the state folder holds those of all projects of a user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def result() -> ProbeResult:
 
 
 def kept_of(folder: Path, result: ProbeResult, *specs: Path) -> dict[str, Path]:
-    """The old ledgers of these specs, which are files, in one folder."""
+    """Write an old ledger for each of these specs into one folder."""
     found = {}
     for spec in specs:
         spec.parent.mkdir(parents=True, exist_ok=True)
