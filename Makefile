@@ -33,7 +33,7 @@ test-lowest: ## run the unit and contract tests and a probe with the lowest vers
 	.venv-lowest/bin/python -m pytest tests/unit tests/contract
 	.venv-lowest/bin/oomtune probe configs/lstm.yaml --fresh -o build/lowest.tuned.yaml
 
-browser: ## find Chromium for the tests of the report, or install Debian's
+browser: ## find Chromium for the report's tests, or install Debian's
 	@sh tests/browser/install.sh
 
 lint: $(STAMP) ## check style and types
@@ -41,26 +41,26 @@ lint: $(STAMP) ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(STAMP) ## put the code into the house style
+format: $(STAMP) ## fix the code's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 test-gpu: $(STAMP) ## run the acceptance suite on a real GPU
 	$(BIN)/python -m pytest -m gpu tests/gpu
 
-bench: $(STAMP) ## oomtune beside other searches and beside doing it by hand; half an hour
+bench: $(STAMP) ## compare with other searches and with doing it by hand; half an hour
 	$(BIN)/python -m tests.benchmarks.beside_others
 
-bench-cost: $(STAMP) ## what a trial costs above its model, and the command line above Python
+bench-cost: $(STAMP) ## measure what a trial costs on top of its model, and the command line on top of Python
 	$(BIN)/python -m tests.benchmarks.trial_cost
 
-bench-oom: $(STAMP) ## what an out-of-memory trial costs beside one that fits
+bench-oom: $(STAMP) ## measure what an out-of-memory trial costs, compared with one that fits
 	$(BIN)/python -m tests.benchmarks.oom_cost
 
 record: $(STAMP) ## record the memory curves of the models in tests/benchmarks/zoo.py that are not recorded yet
 	$(BIN)/python -m tests.benchmarks.record
 
-pictures: $(STAMP) ## draw the README's pictures from real runs
+pictures: $(STAMP) ## draw the pictures of the README and the guide from real runs
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,pictures]'
 	$(BIN)/python -m tests.benchmarks.picture configs/lstm.yaml .github/probe.svg
 	$(BIN)/python -m tests.benchmarks.curve_picture .github/search.svg

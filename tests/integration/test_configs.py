@@ -1,4 +1,4 @@
-"""Every config runs as it is, to a confirmed answer, and trains with it."""
+"""Every example config probes to a confirmed answer, and the answer trains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.cli import ROOT, Cli
 
 BUCKETS = "text_buckets"
 CONFIGS = [path for path in sorted((ROOT / "configs").glob("*.yaml")) if ".tuned" not in path.name]
-# As it is, but for an end of the search that all of them reach, and a shorter proof: the suite's time is short.
+# A smaller end of the search and a shorter confirmation, so that the suite stays fast.
 QUICKER = ("--set", "search.batch_size.max=8", "--set", "trial.confirm_steps=4")
 
 IN_BUCKETS = """
@@ -39,16 +39,16 @@ model = keras.Sequential([keras.Input((None,), dtype="int32"), keras.layers.Embe
                           keras.layers.Dense(2)])
 model.compile(**oomtune.keras.compile_args(tuned))
 
-class Seen(keras.callbacks.Callback):
+class LossIsFinite(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         assert np.isfinite(logs["loss"])
 
 batches = oomtune.keras.bucketed(samples, tuned)
-model.fit(batches, epochs=2, verbose=0, callbacks=[Seen()])
-seen = [(words.shape, int(tf.math.count_nonzero(words))) for words, _ in batches]
+model.fit(batches, epochs=2, verbose=0, callbacks=[LossIsFinite()])
+trained = [(words.shape, int(tf.math.count_nonzero(words))) for words, _ in batches]
 print(json.dumps({
-    "shapes": sorted({tuple(shape) for shape, _ in seen}),
-    "padding": 1 - sum(filled for _, filled in seen) / sum(shape[0] * shape[1] for shape, _ in seen),
+    "shapes": sorted({tuple(shape) for shape, _ in trained}),
+    "padding": 1 - sum(filled for _, filled in trained) / sum(shape[0] * shape[1] for shape, _ in trained),
     "peak": tf.config.experimental.get_memory_info("CPU:0")["peak"], "limit": tuned.memory_limit_bytes,
 }))
 """
@@ -69,7 +69,7 @@ def test_each_config_probes_to_a_confirmed_answer(cli: Cli, configs: Path, path:
     assert (configs / f"{path.stem}.tuned.yaml").is_file()
 
 
-def test_the_script_is_probed_by_the_command_it_states(cli: Cli, configs: Path) -> None:
+def test_the_training_script_is_probed_by_the_command_in_its_docstring(cli: Cli, configs: Path) -> None:
     folder = configs / "train_script"
     stated = re.search(r"^ +oomtune (probe .*)$", (folder / "train.py").read_text(), re.MULTILINE)
     assert stated is not None
@@ -86,12 +86,12 @@ def test_the_script_is_probed_by_the_command_it_states(cli: Cli, configs: Path) 
     assert sorted(path.name for path in folder.iterdir()) == ["train.py", "train.tuned.yaml"]
 
 
-def test_training_in_the_tuned_buckets_survives_the_hard_limit_and_saves_padding(cli: Cli, configs: Path) -> None:
+def test_training_in_the_tuned_buckets_stays_within_the_limit_and_saves_padding(cli: Cli, configs: Path) -> None:
     quicker = ("--set", "search.resolution=0.2", "--set", "search.buckets=3")
     ran = cli("probe", configs / f"{BUCKETS}.yaml", "--json", *quicker, timeout=600)
     assert ran.code == 0, ran.err
-    found, at_length = ran.document["buckets"], ran.document["dataset"]["at_length"]
-    assert len(found["boundaries"]) == len(found["batch_sizes"]) == 3
+    buckets, at_length = ran.document["buckets"], ran.document["dataset"]["at_length"]
+    assert len(buckets["boundaries"]) == len(buckets["batch_sizes"]) == 3
     (cli.folder / "train.py").write_text(IN_BUCKETS)
     trained = subprocess.run(
         [sys.executable, "train.py", f"configs/{BUCKETS}.tuned.yaml", f"configs/{BUCKETS}.jsonl"],
@@ -101,8 +101,8 @@ def test_training_in_the_tuned_buckets_survives_the_hard_limit_and_saves_padding
         check=False,
     )
     assert trained.returncode == 0, trained.stderr
-    seen = json.loads(trained.stdout)
-    full = set(zip(found["batch_sizes"], found["boundaries"], strict=True))
-    assert full <= set(map(tuple, seen["shapes"])), "every bucket was trained at its full batch"
-    assert seen["peak"] <= seen["limit"]
-    assert seen["padding"] < 0.6 * at_length[0]["padding_share"]
+    training = json.loads(trained.stdout)
+    full = set(zip(buckets["batch_sizes"], buckets["boundaries"], strict=True))
+    assert full <= set(map(tuple, training["shapes"])), "every bucket trains at its full batch"
+    assert training["peak"] <= training["limit"]
+    assert training["padding"] < 0.6 * at_length[0]["padding_share"]

@@ -1,4 +1,4 @@
-"""What people see: the live view on a real terminal, the doctor, the help."""
+"""The command line as people see it: the live view on a real terminal, the doctor, bugs and bad usage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.cli import Cli
 from tests.support.terminal import on_a_terminal
 
 
-def test_on_a_terminal_there_is_a_live_view_and_then_the_answer(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_a_terminal_shows_a_live_view_and_then_the_answer(cli: Cli, spec_file: Callable[..., Path]) -> None:
     code, drawn = on_a_terminal(cli, "probe", spec_file(name="[bold]<b>name"))
     assert code == 0
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
@@ -24,12 +24,12 @@ def test_on_a_terminal_there_is_a_live_view_and_then_the_answer(cli: Cli, spec_f
     assert "[bold]<b>name" in plain  # a name is text, whatever is in it
 
 
-def test_no_color_is_honoured(cli: Cli, spec_file: Callable[..., Path]) -> None:
+def test_no_color_turns_colours_off(cli: Cli, spec_file: Callable[..., Path]) -> None:
     _, drawn = on_a_terminal(cli, "probe", spec_file(), "--no-color", "--max-trials", "1")
     assert not re.search(r"\x1b\[3[1-6]m", drawn)
 
 
-def test_the_doctor_says_what_is_here_and_what_a_probe_would_do(cli: Cli) -> None:
+def test_the_doctor_shows_the_machine_and_what_a_probe_would_do(cli: Cli) -> None:
     ran = cli("doctor", env={"TF_FORCE_GPU_ALLOW_GROWTH": "true", "COLUMNS": "200"})
     assert ran.code == 0
     for words in ("TensorFlow", "Keras", "CUDA", "GPU", "free of", "TF_FORCE_GPU_ALLOW_GROWTH=true", "can be written"):
@@ -37,14 +37,14 @@ def test_the_doctor_says_what_is_here_and_what_a_probe_would_do(cli: Cli) -> Non
     assert "A probe here would use" in ran.out
 
 
-def test_the_doctor_speaks_json_too(cli: Cli) -> None:
+def test_the_doctor_has_a_json_document(cli: Cli) -> None:
     document = cli("doctor", "--json").document
     assert (document["command"], document["verdict"], document["error"]) == ("doctor", "ready", None)
     assert {"TensorFlow", "memory", "CPU"} <= {fact["name"] for fact in document["facts"]}
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["--like", "t4"], 0, "in place of a Tesla T4 with a hard limit of 13.5 GiB"),
         (["--memory-limit", "900GiB"], 5, "A probe can't run here: the limit of 900 GiB"),
@@ -53,13 +53,13 @@ def test_the_doctor_speaks_json_too(cli: Cli) -> None:
         (["--memory-limit", "lots"], 2, "expected a size"),
     ],
 )
-def test_the_doctor_judges_what_would_be_asked_for(cli: Cli, words: list[str], code: int, said: str) -> None:
+def test_the_doctor_judges_the_device_options(cli: Cli, words: list[str], code: int, message: str) -> None:
     ran = cli("doctor", *words, "-q", env={"COLUMNS": "300"})
     assert ran.code == code
-    assert said in " ".join((ran.out + ran.err).split())
+    assert message in " ".join((ran.out + ran.err).split())
 
 
-def test_a_reader_that_leaves_and_a_disk_that_is_full_are_no_bugs(cli: Cli) -> None:
+def test_a_reader_that_leaves_and_a_full_disk_are_not_bugs(cli: Cli) -> None:
     command = f"{sys.executable} -m oomtune schema"
     left = subprocess.run(["sh", "-c", f"{command} | true"], capture_output=True, text=True, check=False)
     assert left.stderr == ""
@@ -69,7 +69,7 @@ def test_a_reader_that_leaves_and_a_disk_that_is_full_are_no_bugs(cli: Cli) -> N
     assert "Traceback" not in full.stderr
 
 
-def test_the_schema_is_json_on_stdout(cli: Cli) -> None:
+def test_schema_prints_json_on_stdout(cli: Cli) -> None:
     ran = cli("schema")
     assert ran.code == 0
     assert ran.document["title"] == "oomtune spec"
@@ -78,15 +78,15 @@ def test_the_schema_is_json_on_stdout(cli: Cli) -> None:
 @pytest.mark.parametrize(
     "words", [["--help"], ["probe", "--help"], ["doctor", "-h"], ["schema", "--help"], ["--version"]]
 )
-def test_help_and_version_are_answers(cli: Cli, words: list[str]) -> None:
+def test_help_and_version_go_to_stdout(cli: Cli, words: list[str]) -> None:
     ran = cli(*words)
     assert ran.code == 0
     assert ran.out
     assert ran.err == ""
 
 
-def test_a_bug_of_ours_is_exit_one_without_a_traceback(cli: Cli, spec_file: Callable[..., Path]) -> None:
-    """A library that misbehaves in a way nobody foresaw, put in from outside."""
+def test_a_bug_exits_1_and_hides_the_traceback(cli: Cli, spec_file: Callable[..., Path]) -> None:
+    """The bug is a library that misbehaves in an unexpected way."""
     (cli.folder / "sitecustomize.py").write_text("import psutil\npsutil.virtual_memory = lambda: None\n")
     ran = cli("probe", spec_file(), "--json", env={"PYTHONPATH": str(cli.folder)})
     assert (ran.code, ran.document["exit_code"]) == (1, 1)
@@ -97,5 +97,5 @@ def test_a_bug_of_ours_is_exit_one_without_a_traceback(cli: Cli, spec_file: Call
 
 
 @pytest.mark.parametrize("words", [[], ["prob"], ["probe"], ["probe", "a.yaml", "b.yaml"]])
-def test_bad_usage_is_exit_two(cli: Cli, words: list[str]) -> None:
+def test_bad_usage_exits_2(cli: Cli, words: list[str]) -> None:
     assert cli(*words).code == 2
