@@ -23,8 +23,8 @@ from oomtune.domain import (
     Verdict,
 )
 from oomtune.report.trial_rows import peak_of_limit
-from oomtune.search.curves import Line, rising_line
-from oomtune.search.lanes import lane_views
+from oomtune.search.curves import Line
+from oomtune.search.lanes import lane_lines, lane_views
 from oomtune.units import format_ms
 
 _MOST_LENGTHS = 12
@@ -262,13 +262,9 @@ def lane_rows(result: ProbeResult, lines: Mapping[Lane, Line]) -> list[LaneRow]:
     return rows
 
 
-def lane_lines(result: ProbeResult) -> dict[Lane, Line]:
-    """Return the line through the measured peaks of each lane that has one.
-
-    The search bends its lines towards edges it knows; reports show the fit to the points, in plots and in tables."""
-    views = lane_views(result.spec.space, result.records, result.budget)
-    lines = {lane: rising_line(view.peaks) for lane, view in views.items()}
-    return {lane: line for lane, line in lines.items() if line is not None}
+def fitted_lines(result: ProbeResult) -> dict[Lane, Line]:
+    """Return the line through the measured peaks of each lane that has one."""
+    return lane_lines(lane_views(result.spec.space, result.records, result.budget))
 
 
 def without_length(lane: Lane) -> str:

@@ -20,7 +20,7 @@ from oomtune.report.answer import (
     chosen_settings,
     edge_text,
     finding_rows,
-    lane_lines,
+    fitted_lines,
     lane_rows,
     length_rows,
     paste_lines,
@@ -53,7 +53,7 @@ _TITLES = {
 
 def probe_page(result: ProbeResult, *, tuned_text: str = "", explanation: Explanation | None = None) -> str:
     """Return the whole page. `tuned_text` is the tuned config as the probe wrote it."""
-    lines = lane_lines(result)
+    lines = fitted_lines(result)
     drawn = figures(result, lines)
     hero = chosen_settings(result.best.candidate) if result.best else []
     endings = {ending_of(run) for run in runs_of(result.records)}

@@ -10,7 +10,7 @@ from oomtune.report.answer import (
     answer_rows,
     edge_text,
     finding_rows,
-    lane_lines,
+    fitted_lines,
     lane_rows,
     length_rows,
     verdict_words,
@@ -103,7 +103,7 @@ def _lanes(result: ProbeResult) -> list[str]:
             "known" if row.edge_known else "may be larger",
             "" if row.line_edge is None else edge_text(row.line_edge),
         )
-        for row in lane_rows(result, lane_lines(result))
+        for row in lane_rows(result, fitted_lines(result))
     ]
     columns = (("lane", "-"), ("largest batch", ":"), ("edge", "-"), ("fit meets the budget at", ":"))
     return ["", "### The largest batch of each lane", *_table(*columns, rows=rows)] if rows else []

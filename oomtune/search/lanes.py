@@ -21,6 +21,7 @@ from oomtune.domain import (
     TrialRecord,
     runs_of,
 )
+from oomtune.search.curves import Line, rising_line
 from oomtune.search.tuning import TUNING
 
 
@@ -144,6 +145,12 @@ def views_of(
         )
         for lane in dict.fromkeys((*space.lanes(), *beside))
     }
+
+
+def lane_lines(views: Mapping[Lane, LaneView]) -> dict[Lane, Line]:
+    """Return the line of every lane that has shown one."""
+    lines = {lane: rising_line(view.peaks) for lane, view in views.items()}
+    return {lane: line for lane, line in lines.items() if line is not None}
 
 
 def _failed(runs: Sequence[Run], budget: Budget) -> dict[int, Kind]:

@@ -40,6 +40,8 @@ def next_batch(
 
 
 def _likely_batch(view: LaneView, top: int, belief: Belief, resolution: float, need: int) -> int:
+    """Return the batch that would close the lane if it is likely to fit, else the middle of the belief, moved away from
+    the bound that the last trials only inched towards."""
     surprises = _surprises(view)
     if (view.low or 0) < need and belief.at_least(need) < TUNING.sure and surprises <= 0:
         # One trial shows whether the lane can win at all; its edge would take several.
@@ -52,7 +54,7 @@ def _likely_batch(view: LaneView, top: int, belief: Belief, resolution: float, n
         if belief.at_least(closing) >= 0.5:
             return closing
     middle = last_up_to(view.axis, belief.quantile(0.5)) or view.axis[0]
-    step = max(resolution, TUNING.least_step) * TUNING.widening ** abs(surprises)
+    step = max(resolution, TUNING.noise) * TUNING.widening ** abs(surprises)
     if surprises < 0:
         return min(middle, last_up_to(view.axis, top * (1 - step)) or view.axis[0])
     if view.low is None:

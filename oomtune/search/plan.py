@@ -27,7 +27,7 @@ from oomtune.domain import (
 )
 from oomtune.search.answer import all_fits, batch_to_beat, largest_fit, refusals, wanted_answer
 from oomtune.search.curves import Line, Loan, borrow_line, line_from_one, rising_line
-from oomtune.search.lanes import Evidence, LaneView, views_of
+from oomtune.search.lanes import Evidence, LaneView, lane_lines, views_of
 from oomtune.search.next_size import first_from, further_batches, next_batch, prefer_even
 from oomtune.search.tuning import TUNING
 
@@ -88,12 +88,6 @@ def _next_in_part(space: SearchSpace, budget: Budget, evidence: Evidence, beside
         return smaller
     view = views[best.candidate.lane]
     return _in_one_piece(space, budget, view, evidence) or _confirmation(space, view, evidence, best)
-
-
-def lane_lines(views: Mapping[Lane, LaneView]) -> dict[Lane, Line]:
-    """Return the line of every lane that has shown one."""
-    lines = {lane: rising_line(view.peaks) for lane, view in views.items()}
-    return {lane: line for lane, line in lines.items() if line is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

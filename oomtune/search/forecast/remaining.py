@@ -31,8 +31,7 @@ from oomtune.search.climb import climb, go_further
 from oomtune.search.curves import Line, borrow_line, line_from_one
 from oomtune.search.followups import next_trial_of_all
 from oomtune.search.forecast.pace import pace_of
-from oomtune.search.lanes import lane_views
-from oomtune.search.plan import lane_lines
+from oomtune.search.lanes import lane_lines, lane_views
 from oomtune.search.tuning import TUNING
 
 # To play more trials, or through more lanes, would take longer than the forecast is worth.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oomtune.domain import ProbeResult
-from oomtune.report.answer import lane_lines
+from oomtune.report.answer import fitted_lines
 from oomtune.report.figures import Figure, figures
 from oomtune.report.html import probe_page
 from oomtune.report.trial_rows import Ending
@@ -24,7 +24,7 @@ def result() -> ProbeResult:
 
 
 def frontier_of(result: ProbeResult) -> Figure:
-    return figures(result, lane_lines(result))["frontier"]
+    return figures(result, fitted_lines(result))["frontier"]
 
 
 def test_the_frontier_marks_edges_that_are_not_known() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from oomtune.domain import Failed, Finding, ProbeResult, Verdict, runs_of
-from oomtune.report.answer import answer_rows, lane_lines, lane_rows, length_rows, verdict_words
+from oomtune.report.answer import answer_rows, fitted_lines, lane_rows, length_rows, verdict_words
 from oomtune.report.csv import probe_csv
 from oomtune.report.figures import figures
 from oomtune.report.html import probe_page
@@ -109,7 +109,7 @@ def test_the_terminal_shows_the_memory_and_the_ending_of_every_trial(result: Pro
 
 
 def test_the_batch_at_which_a_fit_meets_the_budget_is_one_number_everywhere(result: ProbeResult) -> None:
-    lines = lane_lines(result)
+    lines = fitted_lines(result)
     page, text, drawn = probe_page(result), probe_markdown(result), figures(result, lines)
     rows = [row for row in lane_rows(result, lines) if row.line_edge is not None]
     assert rows
