@@ -65,6 +65,8 @@ class LaneView:
     climb_end: int | None = None
     """Where a climb ended, unless a fresh process has shown room for more. It bounds the lane, but is doubted."""
     has_fresh_fit: bool = False
+    predicted_edge: float | None = None
+    """Where the line up to the largest fit meets the budget, if that fit was not in a climb."""
 
     @property
     def begun(self) -> bool:
@@ -105,8 +107,13 @@ class LaneView:
         return self.top is None or (self.low is not None and self.closes(self.low, resolution))
 
     def edge_is_known(self, resolution: float) -> bool:
-        """Return whether the lane is closed, and not by the doubted end of a climb."""
-        return self.is_closed(resolution) and self.reach == self.top
+        """Return whether the lane is closed, and not by the doubted end of a climb; or whether the largest fit leaves
+        no more room on a rising curve than the resolution."""
+        if self.is_closed(resolution) and self.reach == self.top:
+            return True
+        if self.low is None or self.predicted_edge is None or resolution == 0:
+            return False
+        return self.predicted_edge - self.low <= resolution * self.predicted_edge
 
     def width_after(self, count: int) -> int:
         """Return how many batches lay between fit and failure after the first `count` trials."""
@@ -198,13 +205,16 @@ def _view(
     if climb_end is not None and _has_room(runs, climb_end, budget):
         climb_end = None
     counted = [run for run in runs if not run.fits or shows_fit(run, failed)]
+    # A batch that fitted once and failed once, as when a confirm run fails, does not fit.
+    fits = frozenset(run.candidate.batch_size for run in counted if run.fits) - failed.keys()
+    peaks = _peaks(counted, climb_end)
     return LaneView(
         lane=lane,
         axis=axis,
-        # A batch that fitted once and failed once, as when a confirm run fails, does not fit.
-        fits=frozenset(run.candidate.batch_size for run in counted if run.fits) - failed.keys(),
+        fits=fits,
         failed=failed,
-        peaks=_peaks(counted, climb_end),
+        peaks=peaks,
+        predicted_edge=_predicted_edge(fits, runs, peaks, budget),
         trials=_trials(runs, failed),
         ceiling=ceiling,
         climb_end=climb_end,
@@ -228,6 +238,20 @@ def _peaks(runs: Sequence[Run], climb_end: int | None) -> dict[int, int]:
             peaks[batch] = max(run.peak_bytes, peaks.get(batch, 0))
     smallest = min(alone, default=math.inf)
     return {batch: peak for batch, peak in climbed.items() if batch <= smallest} | alone
+
+
+def _predicted_edge(
+    fits: Collection[int], runs: Sequence[Run], peaks: Mapping[int, int], budget: Budget
+) -> float | None:
+    low = max(fits, default=0)
+    ran_apart = (run for run in runs if run.fits and run.provenance is not Provenance.IN_CLIMB)
+    if not any(run.candidate.batch_size == low for run in ran_apart):
+        return None
+    line = rising_line({batch: peak for batch, peak in peaks.items() if batch <= low})
+    if line is None:
+        return None  # a flat stretch just under the budget may go on for long
+    in_proportion = low * budget.budget_bytes / peaks[low]
+    return max(line.edge(budget.budget_bytes), in_proportion)
 
 
 def _trials(runs: Sequence[Run], failed: Collection[int]) -> tuple[tuple[int, ...], ...]:
