@@ -50,7 +50,7 @@ class Tuning:
     # The next size in a lane.
     sure: float = 0.8
     """If a lane is less likely than this to win, its next trial only shows whether it can; larger asks more often."""
-    widening: float = 4.0
+    widening: float = 3.0
     """Each surprise in a row makes the next step this many times as long; larger overshoots more and bisects more."""
     even_from: int = 6
     """In half precision even batches are preferred where the resolution is more than this many samples. Not fitted."""
