@@ -5,16 +5,16 @@
     ├── SpecProblem               exit 2: the spec is wrong; holds every problem of the file
     ├── NothingFits               exit 3: not even the smallest configuration fits
     ├── EnvironmentProblem        exit 5: the machine, not the spec
-    │   ├── NoSuchDevice          the device asked for is not here
+    │   ├── NoSuchDevice          the requested device does not exist on this machine
     │   ├── TensorFlowMissing     TensorFlow can't be imported
-    │   ├── BudgetTooLarge        the memory limit is more than the machine can hold
+    │   ├── BudgetTooLarge        the memory limit exceeds the machine's memory
     │   ├── OutputNotWritable     the answer or the ledger can't be written
     │   └── WorkerBroken          a worker process can't be started or does not answer
     └── TrialCrashed              exit 6: a trial failed for a reason that is not memory
         ├── DataUnreadable        the spec's dataset can't be used
         └── LossNotFinite         the loss is infinite or not a number
 
-A probe that a limit (exit 7) or the user (exit 130) stops is not an error: it has a result.
+Stopping a probe by a limit (exit 7) or by Ctrl-C (exit 130) is no error: such a probe has a result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INTERRUPTED = 130
 
 
 class OomtuneError(Exception):
-    """What happened, where, and what to do next."""
+    """An error that tells the user what happened, where, and what to do next."""
 
     exit_code = 1
     code = "internal"
@@ -58,7 +58,7 @@ class Problem:
 
 
 class SpecProblem(OomtuneError):
-    """A spec that can't be used, with all its problems at once."""
+    """The spec is invalid. Lists all of its problems at once."""
 
     exit_code = 2
     code = "spec"
@@ -99,7 +99,7 @@ class WorkerBroken(EnvironmentProblem):
 
 
 class TrialCrashed(OomtuneError):
-    """A trial failed for a reason other than memory. `traceback` is that of the user's code, if it raised."""
+    """A trial failed for a reason other than memory. `traceback` is set if the user's code raised."""
 
     exit_code = 6
     code = "trial_crashed"

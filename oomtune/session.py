@@ -1,4 +1,4 @@
-"""The only loop: ask the search for a trial, run it, record it, tell the observer; repeat until the search is done."""
+"""The search loop: choose the next trial, run it, record it, notify the observer, until the search is done."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Stop = tuple[Verdict, TrialError | None]
 
 
 class RecordKeeper(Protocol):
-    """Keeps records: the ledger, or a list in tests."""
+    """Stores records: the ledger, or a list in tests."""
 
     def append(self, record: TrialRecord) -> None: ...
 
@@ -57,7 +57,7 @@ def run_session(
     limits: Limits,
     clock: Callable[[], float] = time.monotonic,
 ) -> ProbeResult:
-    """Search on from the `earlier` trials, and return the confirmed answer or the reason why there is none."""
+    """Continue the search after the `earlier` trials. Return the confirmed answer, or the reason why there is none."""
     history = list(earlier)
     trial: Trial | None = None
     stop: _Stop | None = None
@@ -70,7 +70,7 @@ def run_session(
             observer.trial_started(trial, len(history) + 1)
             outcome = runner.run(trial, within_s=None if limits.deadline is None else limits.deadline - clock())
             if new_trials == 0 and _data_does_not_match(outcome):
-                # No step ran, and none will with this data: like a check before the search, this is no trial.
+                # No step ran, and none will with this data. Like a check before the search, this counts as no trial.
                 stop = Verdict.FAILED, outcome.error
                 break
             record = TrialRecord(number=len(history) + 1, trial=trial, outcome=outcome)
@@ -98,7 +98,7 @@ def result_of(
     verdict: Verdict,
     problem: TrialError | None,
 ) -> ProbeResult:
-    """Return what the history shows, for a running probe and for a ledger alike."""
+    """Build the result from the history of a running probe or of a ledger."""
     best = best_fit(spec.space, history)
     return ProbeResult(
         verdict=verdict,
@@ -120,12 +120,12 @@ def _data_does_not_match(outcome: Outcome) -> bool:
 
 
 def _after_crash(spec: ProbeSpec, history: Sequence[TrialRecord], failed: Failed, observer: Observer) -> _Stop | None:
-    """Stop the search, unless an answer is possible without what crashed; then tell the observer what is given up."""
+    """Stop the search, unless an answer is possible without the crashed trial. Then notify the observer of the loss."""
     trial, reason = history[-1].trial, " ".join(failed.error.message.split())
     if trial.aim is Aim.BUCKETS:
         observer.notice(f"no buckets: {reason}")
     elif trial.aim is Aim.TIMING:
-        observer.notice(f"the time that rematerialisation costs is not known: {reason}")
+        observer.notice(f"the time cost of rematerialisation is unknown: {reason}")
     else:
         refused, precision = refused_precisions(history), trial.candidate.precision
         if precision not in refused or set(spec.space.precisions) <= set(refused):
@@ -135,7 +135,7 @@ def _after_crash(spec: ProbeSpec, history: Sequence[TrialRecord], failed: Failed
 
 
 def _conclude(spec: ProbeSpec, history: Sequence[TrialRecord]) -> _Stop:
-    """Return the verdict of a search that has come to its end."""
+    """Return the verdict of a search with no trials left to run."""
     if best_fit(spec.space, history) is not None:
         return Verdict.TUNED, None
     if set(spec.space.precisions) <= set(refused_precisions(history)):
@@ -144,7 +144,7 @@ def _conclude(spec: ProbeSpec, history: Sequence[TrialRecord]) -> _Stop:
 
 
 def _stop_before(trial: Trial | None, code: str, new_trials: int) -> _Stop:
-    """Return the verdict of a search that a limit stopped before this trial."""
+    """Return the verdict of a search that a limit stops before this trial."""
     if trial is not None and trial.aim is Aim.TIMING:
         return Verdict.TUNED, None  # the answer is complete without it
     message = f"stopped by --{code.replace('_', '-')} after {format_count(new_trials, 'more trial')}"
@@ -155,25 +155,25 @@ def _interrupted(trials: int) -> TrialError:
     return TrialError(
         code="interrupted",
         message=f"interrupted; the ledger keeps {format_count(trials, 'trial')}",
-        hint="the same command goes on from there",
+        hint="run the same command again to continue",
     )
 
 
 def _why_no_buckets(history: Sequence[TrialRecord]) -> str:
-    """Return why buckets were tried to the end and are not in the answer; empty if they were not tried to the end."""
+    """Return why the answer has no buckets, after the search tried them; empty if it did not try them to the end."""
     records = [record for record in history if record.trial.aim is Aim.BUCKETS]
     if not records or any(record.outcome.kind is Kind.CRASH for record in records):
         return ""
     turns = [record for record in records if record.buckets]
     full = [record for record in turns if record.trial.purpose is Purpose.CONFIRM]
     if not full:
-        return "no buckets: for one of the lengths no batch fits"
+        return "no buckets: no batch fits at one of the lengths"
     sizes = f"from {_sizes(full[0])} down to {_sizes(full[-1])}"
     fitted = [record for record in turns if record.outcome.kind is Kind.FITS]
     if any(record in full for record in fitted):
-        return f"no buckets: alternating, they fit too rarely to rely on, {sizes}"
+        return f"no buckets: alternating batches fit too rarely to rely on, {sizes}"
     too_small = f"; {_sizes(fitted[0])} fit, but are too small to be worth it" if fitted else ""
-    return f"no buckets: alternating, they exceed the budget, {sizes}{too_small}"
+    return f"no buckets: alternating batches exceed the budget, {sizes}{too_small}"
 
 
 def _sizes(record: TrialRecord) -> str:

@@ -40,7 +40,7 @@ def parse_seconds(text: str) -> float:
 
 
 def format_bytes(size: float, more_digits: int = 0) -> str:
-    """Return a size with about three significant figures, or more, in the unit people would choose."""
+    """Return a size in a readable unit, with two or three significant figures plus `more_digits`."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     while abs(size) >= 1024 and len(units) > 1:
         size /= 1024
@@ -54,15 +54,15 @@ def format_bytes(size: float, more_digits: int = 0) -> str:
 def format_bytes_apart(size: int, other: int) -> tuple[str, str]:
     """Return two sizes with enough figures to tell them apart."""
     for more_digits in range(3):
-        shown = format_bytes(size, more_digits), format_bytes(other, more_digits)
-        if shown[0] != shown[1] or size == other:
-            return shown
+        text, other_text = format_bytes(size, more_digits), format_bytes(other, more_digits)
+        if text != other_text or size == other:
+            return text, other_text
     return f"{size:,} B", f"{other:,} B"
 
 
-def format_count(many: int, what: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Return a count with its noun: `1 trial`, `2 trials`."""
-    return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def format_ms(milliseconds: float) -> str:
@@ -80,7 +80,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def parse_share(text: str) -> float:
-    """Return a share from `0.05` or `5%`. Above one it must be a percentage: a bare 5 rather means 5% than 500%."""
+    """Parse `0.05` or `5%`. Reject a bare number above one, because `5` more likely means 5% than 500%."""
     number = text.strip().removesuffix("%")
     try:
         share = float(number) / (100 if number != text.strip() else 1)

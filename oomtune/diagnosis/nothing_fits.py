@@ -1,4 +1,4 @@
-"""Advice for a spec of which nothing fits: what this spec has not tried yet, for the error that its trial had."""
+"""Advice for when nothing fits: the remedies that match the error and that the spec does not use yet."""
 
 from __future__ import annotations
 
@@ -19,20 +19,24 @@ def advice_for(
 ) -> list[str]:
     """Return the first three remedies that this spec has not used yet.
 
-    `error` is that of the failed trial, `flags` are the ones that chose this configuration."""
-    reading = classify(error.message if error else "")
-    # A trial that did not fit ran out of memory, whatever its message says.
-    diagnosis = reading if reading.is_memory else Diagnosis(kind="device_oom", failed=True)
+    `error` is the error of the failed trial, `flags` are the command-line flags that chose this configuration.
+    """
+    diagnosis = classify(error.message if error else "")
+    if not diagnosis.is_memory:
+        # A trial that did not fit ran out of memory, whatever its message says.
+        diagnosis = Diagnosis(kind="device_oom", failed=True)
     tried = Tried(spec=spec, budget=budget, candidate=smallest, needed_bytes=needed_bytes, flags=flags)
     advice = [f"{remedy.what}: {remedy.flag}" if remedy.flag else remedy.what for remedy in remedies(diagnosis, tried)]
-    # Another allocator helps when enough memory is free, but in pieces.
-    return [error.hint, *advice][: len(advice)] if error and _is_to_blame(error, budget, needed_bytes) else advice
+    if error and _is_fragmentation_to_blame(error, budget, needed_bytes):
+        return [error.hint, *advice][: len(advice)]
+    return advice
 
 
 def smallest_failure(result: ProbeResult) -> tuple[Candidate, TrialError]:
     """Return the smallest configuration that did not fit, and why.
 
-    Precisions that were refused are left out: what ran in them may have fitted."""
+    Ignore refused precisions: a candidate with a loss that is not finite may still have fitted.
+    """
     failures = [
         (record.ended_at, record.outcome.error)
         for record in result.records
@@ -44,12 +48,13 @@ def smallest_failure(result: ProbeResult) -> tuple[Candidate, TrialError]:
 def nothing_fits_error(
     result: ProbeResult, smallest: Candidate, needed_bytes: int | None, error: TrialError
 ) -> TrialError:
-    """Return the error of a probe of which nothing fits: the smallest configuration, its need, and what to try.
+    """Return the error of a probe in which nothing fits: the smallest configuration, its need, and what to try.
 
-    `needed_bytes` is what it used when it ran with more memory, if that was measured."""
+    `needed_bytes` is the peak of that configuration in a run with more memory, if there was one.
+    """
     budget = result.budget
     need = error.message if needed_bytes is None else f"it needs {format_bytes(needed_bytes)}"
-    if needed_bytes is not None and _is_to_blame(error, budget, needed_bytes):
+    if needed_bytes is not None and _is_fragmentation_to_blame(error, budget, needed_bytes):
         need += f", but {error.message}"
     return TrialError(
         code="nothing_fits",
@@ -59,6 +64,6 @@ def nothing_fits_error(
     )
 
 
-def _is_to_blame(error: TrialError, budget: Budget, needed_bytes: int | None) -> bool:
-    """Return True if fragmentation keeps the configuration from fitting: the limit alone would suffice."""
+def _is_fragmentation_to_blame(error: TrialError, budget: Budget, needed_bytes: int | None) -> bool:
+    """Return True if the configuration would fit into the limit without fragmentation."""
     return error.is_fragmentation and (needed_bytes is None or needed_bytes <= budget.limit_bytes)

@@ -17,7 +17,7 @@ def spec_line(key: str, value: Any) -> str:
 
 
 def set_flag(key: str, value: Any) -> str:
-    """Return the entry as a flag, for a spec that has such a section already: `--set 'search.remat=[none, full]'`."""
+    """Return the entry as a flag that changes one key of an existing section: `--set 'search.remat=[none, full]'`."""
     return f"--set {shlex.quote(f'{key}={_flow([value])[1:-1]}')}"
 
 

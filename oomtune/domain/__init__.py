@@ -1,4 +1,4 @@
-"""The words of the project as frozen types: candidates and lanes, trials, outcomes and runs, specs and results."""
+"""The shared vocabulary as frozen types: specs, candidates, trials, outcomes, runs and results."""
 
 from oomtune.domain.anatomy import Anatomy, Held, LayerMemory, Part, Phase
 from oomtune.domain.check import Change, CheckResult, CheckVerdict

@@ -1,4 +1,4 @@
-"""What memory holds at the peak of a training step."""
+"""The contents of memory at the peak of a training step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oomtune.domain.search import Word
 
 
 class Held(Word):
-    """What memory is used for. Activations are made by the forward pass and kept for the backward pass."""
+    """A use of memory. Activations are results of the forward pass, kept for the backward pass."""
 
     WEIGHTS = "weights"
     OPTIMIZER_STATE = "optimizer_state"
@@ -33,7 +33,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerMemory:
-    """What one layer holds at the peak: its weights and its activations."""
+    """The weights and activations of one layer at the peak."""
 
     name: str
     class_name: str
@@ -61,11 +61,11 @@ class Anatomy:
     backward_bytes: int = 0
     """The part of the rest that the backward pass uses as scratch."""
     update_bytes: int = 0
-    """The part of the rest that the optimizer's update made."""
+    """The part of the rest that the optimizer's update allocates."""
     layer_classes: tuple[str, ...] = ()
     """The classes of all layers, nested layers included."""
     why_computed: str = ""
-    """Why some parts are computed and not measured."""
+    """The reason why some parts are computed instead of measured."""
 
     @property
     def total_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""The result of a check: whether a configuration still fits, and whether it uses more memory than before."""
+"""The result of a check: does a configuration still fit, and does it use more memory than before?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CheckVerdict(Word):
     BROKEN = "broken"
     WRONG_DEVICE = "wrong_device"
     UNDECIDED = "undecided"
-    """It ran out of memory here, with less memory than the card to check against has."""
+    """It ran out of memory on this machine, which has less memory than the card to check against."""
 
 
 _EXIT_CODES = {
@@ -34,7 +34,7 @@ _EXIT_CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Something that has changed since the answer was found."""
+    """A difference between the machine or software of the answer and the present one."""
 
     what: str
     before: str
@@ -49,7 +49,7 @@ class CheckResult:
     verdict: CheckVerdict
     path: str
     where: str
-    """The line of the file that names the batch size."""
+    """The file and line that set the batch size."""
     name: str
     candidate: Candidate
     """The candidate that was checked; after an update, the new answer."""
@@ -61,7 +61,7 @@ class CheckResult:
     was_tuned: bool = False
     """Whether the file is a tuned config rather than a plain spec."""
     confirmed: bool = True
-    """Whether the answer was confirmed when it was found. A search that was stopped may leave it unconfirmed."""
+    """Whether the search confirmed the answer. A search that stops early may leave it unconfirmed."""
     outcome: Outcome | None = None
     """How the trial of the configuration ended; None if nothing ran."""
     buckets_outcome: Outcome | None = None
@@ -72,13 +72,13 @@ class CheckResult:
     """Why the peak is not compared with the evidence, if there is evidence."""
     changes: tuple[Change, ...] = ()
     spec_diff: tuple[str, ...] = ()
-    """The diff from the spec that the answer was found for to the spec that it belongs to now."""
+    """The diff from the spec of the original search to the present spec."""
     file_edited: bool = False
-    """Whether the spec inside the tuned config differs from the one that the answer was found for."""
+    """Whether somebody edited the spec inside the tuned config after the search."""
     spec_edited: bool = False
-    """Whether the spec file that the answer was found for has been edited since."""
+    """Whether somebody edited the source spec after the search."""
     took_over: bool = False
-    """Whether an update searched that edited spec instead of the one in the tuned config."""
+    """Whether an update searched the edited source spec instead of the spec in the tuned config."""
     problem: TrialError | None = None
     notices: tuple[str, ...] = ()
     updated: ProbeResult | None = None
@@ -94,14 +94,14 @@ class CheckResult:
     def allowed_bytes(self) -> int:
         """The largest peak that passes: the budget, or the earlier peak plus the tolerance, at most the limit.
 
-        Peaks of one configuration differ from run to run. The headroom is there for that, so using it is no failure.
+        Peaks of one configuration differ from run to run. Headroom exists to absorb that noise.
         """
         with_tolerance_bytes = int((self.expected_peak_bytes or 0) * (1 + self.tolerance))
         return min(self.budget.limit_bytes, max(self.budget.budget_bytes, with_tolerance_bytes))
 
     @property
-    def is_of_an_earlier_spec(self) -> bool:
-        """Whether the verdict is about a spec that has been edited since."""
+    def ignores_spec_edit(self) -> bool:
+        """Whether the verdict ignores an edit of the source spec."""
         return self.spec_edited and not self.file_edited and not self.took_over
 
     @property
@@ -112,12 +112,12 @@ class CheckResult:
 
     @property
     def deciding(self) -> Outcome | None:
-        """The outcome behind the verdict: that of the buckets if the buckets failed."""
+        """The outcome behind the verdict: the buckets' outcome if they failed, else the configuration's."""
         buckets = self.buckets_outcome
         return buckets if buckets is not None and buckets.kind is not Kind.FITS else self.outcome
 
     @property
     def growth(self) -> float | None:
-        """The share by which the peak has grown since the answer was found; None if that is not known."""
+        """The growth of the peak since the search, as a share; None if unknown."""
         peak = self.outcome.peak_bytes if self.outcome else None
         return peak / self.expected_peak_bytes - 1 if peak and self.expected_peak_bytes else None

@@ -1,4 +1,4 @@
-"""Where a spec's data comes from, and what one pass over it showed."""
+"""The source of a spec's data, and the statistics of one pass over it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Tensors = TensorSpec | dict[str, TensorSpec]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokenizer:
     """How text becomes tokens: split and hashed, or by a `TextVectorization` layer with these arguments. A split of
-    `none` leaves it as text."""
+    `none` passes the text on unchanged."""
 
     split: Literal["words", "characters", "bytes", "none"] = "words"
     max: int = 20_000
@@ -156,28 +156,28 @@ ENDLESS = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What one pass over the data showed."""
+    """The statistics of one pass over the data."""
 
     samples: int
-    """How many samples there are; an estimate if only some were read."""
+    """The number of samples; an estimate if the pass read only some of them."""
     read: int
-    """How many samples were read."""
+    """The number of samples that the pass read."""
     lengths: tuple[tuple[int, int], ...] = ()
-    """Each length of a sample, ascending, with how many samples have it; empty if samples have no length."""
+    """Pairs of a sample length and the number of samples, in ascending order; empty if samples have no length."""
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The smallest and the largest value of each part of a sample that holds whole numbers, such as `inputs.words`. The
-    name of a single part is empty: `inputs.`. Targets may be stored as floats."""
+    """The smallest and largest value of each part of a sample that holds whole numbers, such as `inputs.words`. A
+    single part has an empty name: `inputs.`. Targets may be stored as floats."""
     fractions: dict[str, float] = field(default_factory=dict)
-    """The first value with a fraction in each part of the targets that has one."""
+    """The first fractional value in each part of the targets, if any."""
     places: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Where the smallest and the largest value of a part of the targets are, or its first fraction, such as a file and
-    line. Empty for data that is not read sample by sample."""
+    """The locations, such as a file and line, of the smallest and largest value (or the first fractional value) of each
+    part of the targets. Empty unless the data is read sample by sample."""
     sequences: tuple[str, ...] = ()
     """The parts of a sample whose first axis is its length."""
     rows_path: str = ""
     """The file that holds the longest samples."""
     more: bool = False
-    """Whether there are more samples than were read, nobody knows how many. `samples` then counts those read."""
+    """Whether an unknown number of samples was left unread. `samples` then counts only those read."""
 
     @property
     def all_read(self) -> bool:
@@ -185,18 +185,19 @@ class Scan:
 
     def percentile(self, percent: float) -> int:
         """Return the smallest length that this percentage of the samples does not exceed."""
-        enough, count = percent / 100 * sum(many for _, many in self.lengths), 0
-        for length, many in self.lengths:
-            count += many
-            if count >= enough:
+        required, count = percent / 100 * sum(samples for _, samples in self.lengths), 0
+        for length, samples in self.lengths:
+            count += samples
+            if count >= required:
                 return length
         return self.lengths[-1][0]
 
     def share_cut(self, length: int) -> float:
         """Return the share of samples that are longer than this."""
-        return sum(many for size, many in self.lengths if size > length) / sum(many for _, many in self.lengths)
+        cut = sum(samples for sample_length, samples in self.lengths if sample_length > length)
+        return cut / sum(samples for _, samples in self.lengths)
 
     def share_padding(self, length: int) -> float:
         """Return the share of padding in a batch if every sample is cut or padded to this length."""
-        filled = sum(min(size, length) * many for size, many in self.lengths)
-        return 1 - filled / (length * sum(many for _, many in self.lengths))
+        filled = sum(min(sample_length, length) * samples for sample_length, samples in self.lengths)
+        return 1 - filled / (length * sum(samples for _, samples in self.lengths))

@@ -12,7 +12,7 @@ from oomtune.domain.trial import Point
 
 
 class Certainty(Word):
-    """How the largest batch is known."""
+    """How certain the largest batch is."""
 
     RAN = "ran"
     """It ran in a fresh process, and a slightly larger one did not fit."""
@@ -32,16 +32,16 @@ class Cost:
     step_ms: float
     largest_batch_size: int
     certainty: Certainty = Certainty.PREDICTED
-    """How the largest batch is known. Predictions are conservative."""
+    """How certain the largest batch is. Predictions are conservative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedRemedy:
-    """Something that may save memory, with its cost on this model or the reason why it could not be measured."""
+    """A change that may save memory, with its cost on this model or the reason why no measurement was possible."""
 
     name: str
     entries: dict[str, Any] = field(default_factory=dict)
-    """The spec entries that turn it on, by dotted key; empty if it needs a change of the model's code."""
+    """The spec entries that apply the remedy, by dotted key; empty if only a change to the model's code does."""
     micro_batches: int = 1
     """How many micro-batches make up the candidate's batch. The step time covers all of them."""
     cost: Cost | None = None
@@ -54,12 +54,12 @@ class Growth:
 
     points: tuple[Point, ...]
     fixed_bytes: float | None
-    """This and the next are None if memory does not grow with the batch size."""
+    """Memory that no sample adds to. Like `bytes_per_sample`, None if memory does not grow with the batch size."""
     bytes_per_sample: float | None
     sequence_length: int | None = None
     shorter_length: int | None = None
     bytes_per_token: float | None = None
-    """The memory of a sample per token. This and the next are None if no shorter sequence ran."""
+    """The memory of a sample per token. Like `bytes_per_pair`, None if no shorter sequence ran."""
     bytes_per_pair: float | None = None
     """The memory of a sample per pair of tokens, such as attention scores."""
 
@@ -82,15 +82,15 @@ class Explanation:
     budget: Budget
     candidate: Candidate
     chosen: str
-    """Why this candidate was chosen."""
+    """The reason for choosing this candidate."""
     before: Cost
-    """The cost of the candidate without a remedy, by the allocator's own count."""
+    """The cost of the candidate without any remedy, as the allocator counts it."""
     anatomy: Anatomy | None
     growth: Growth
     remedies: tuple[TriedRemedy, ...]
     trials: int
     noise_bytes: int = 0
-    """By how much the peaks of two equal trials may differ. A smaller saving counts as none."""
+    """The difference to expect between the peaks of two equal trials. A smaller saving counts as none."""
     environment: dict[str, Any] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
 

@@ -9,7 +9,7 @@ from oomtune.domain import Budget, Device, ProbeSpec, Trial, TrialRecord
 
 
 class Observer(Protocol):
-    """Hears what happens during a probe, as it happens."""
+    """Receives the events of a probe as they happen."""
 
     def probe_started(self, spec: ProbeSpec, device: Device, budget: Budget, earlier: int) -> None: ...
 
@@ -23,7 +23,7 @@ class Observer(Protocol):
 
 
 class SilentObserver:
-    """Ignores everything."""
+    """Ignores every event."""
 
     def probe_started(self, spec: ProbeSpec, device: Device, budget: Budget, earlier: int) -> None: ...
 

@@ -27,7 +27,7 @@ class Verdict(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A candidate that ran and fitted. The peak is that of the confirming trial, if there was one."""
+    """A candidate that ran and fitted. The peak comes from the confirming trial, if there was one."""
 
     candidate: Candidate
     peak_bytes: int
@@ -47,7 +47,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierPoint:
-    """The largest batch that ran and fitted in a lane. `edge_known` is whether no larger one fits."""
+    """The largest batch that ran and fitted in a lane. With `edge_known`, a slightly larger one does not fit."""
 
     lane: Lane
     batch_size: int
@@ -61,7 +61,7 @@ class Buckets:
     boundaries: tuple[int, ...]
     batch_sizes: tuple[int, ...]
     share_padding: float
-    """The share of padding that is left in the batches."""
+    """The share of padding in the batches."""
     confirmed_by: TrialRecord
 
 
@@ -76,13 +76,13 @@ class ProbeResult:
     records: tuple[TrialRecord, ...]
     best: Fit | None = None
     refused_precisions: dict[str, str] = field(default_factory=dict)
-    """The precisions in which the loss was not finite, with the error of each."""
+    """The precisions in which the loss was not finite, each with its error."""
     frontier: tuple[FrontierPoint, ...] = ()
     buckets: Buckets | None = None
     next_larger: tuple[Candidate, Kind] | None = None
     """The smallest larger batch in the winner's lane that ran, and how it ended."""
     problem: TrialError | None = None
-    """Why there is no confirmed answer."""
+    """The reason why there is no confirmed answer."""
     new_trials: int = 0
     environment: dict[str, Any] = field(default_factory=dict)
     tuned_path: str | None = None
@@ -100,13 +100,13 @@ class ProbeResult:
 def remat_slowdown(lane: Lane, records: Iterable[TrialRecord]) -> float | None:
     """Return how many times longer a sample takes in this lane than without rematerialisation.
 
-    The largest batch that was timed without it is compared with the nearest one that was timed with it. Return None if
-    there are no two batches near each other.
+    Compare the largest batch timed without rematerialisation with the nearest batch timed with it. Return None if no
+    two batches are close enough.
     """
     if lane.remat is RematMode.NONE:
         return None
     runs = [run for run in runs_of(records) if run.fits and run.step_ms and not run.buckets]
-    # Prefer trials that were run for their time: a size in a climb is timed in a process that is already warm.
+    # Prefer trials whose aim is timing: a climb times its sizes in a process that is already warm.
     timed = [run for run in runs if run.aim is Aim.TIMING] or runs
     without, with_it = _sample_ms(timed, replace(lane, remat=RematMode.NONE)), _sample_ms(timed, lane)
     if not without or not with_it:
@@ -118,7 +118,7 @@ def remat_slowdown(lane: Lane, records: Iterable[TrialRecord]) -> float | None:
 
 
 def _sample_ms(runs: Iterable[Run], lane: Lane) -> dict[int, float]:
-    """Return the shortest time a sample took in a lane, by batch size."""
+    """Return the shortest time per sample in a lane, by batch size."""
     quickest: dict[int, float] = {}
     for run in runs:
         if run.candidate.lane == lane and run.step_ms:

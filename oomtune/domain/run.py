@@ -1,4 +1,4 @@
-"""Sizes that really ran: the form in which everything reads history."""
+"""Runs: the sizes that trials executed, one by one. Search and reports read history in this form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Provenance(Word):
     AFTER_NEIGHBOUR = "after_neighbour"
     """A smaller size close by ran just before: the peak is nearly that of a fresh process."""
     IN_CLIMB = "in_climb"
-    """A climb ran much smaller sizes before: the peak is a strong hint and no proof."""
+    """A climb ran much smaller sizes before: the peak is a strong hint but no proof."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Run:
     step_ms: float | None = None
     error: TrialError | None = None
     buckets: tuple[tuple[int, int], ...] = ()
-    """Set when several lengths took turns; the candidate is the longest of them."""
+    """The buckets, if several lengths took turns; the candidate is then the bucket of the longest samples."""
     duration_s: float | None = None
     """The duration of the whole trial, on its last run only."""
 
@@ -58,7 +58,7 @@ class Run:
 
 
 def runs_of(history: Iterable[TrialRecord]) -> list[Run]:
-    """Return every size that ran, in the order the sizes ran."""
+    """Return every size that ran, in execution order."""
     return [run for record in history for run in _runs_of_trial(record)]
 
 

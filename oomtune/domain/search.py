@@ -1,4 +1,4 @@
-"""What a search works on: candidates, lanes, the space they span, and the budget they must stay within."""
+"""The terms of a search: candidates, lanes, the space they span, and the budget they must stay within."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Kind(Word):
 
     @property
     def words(self) -> str:
-        """How the run ended, for people."""
+        """The kind in plain words."""
         return {
             "fits": "fits",
             "device_oom": "out of memory",
@@ -60,7 +60,7 @@ class Objective(Word):
 
 
 class RematMode(Word):
-    """Rematerialisation of nothing, or of every part of the model where it pays."""
+    """Recompute nothing, or every part of the model where recomputing pays."""
 
     NONE = "none"
     FULL = "full"
@@ -68,7 +68,7 @@ class RematMode(Word):
 
 @dataclass(frozen=True, slots=True)
 class RematLayers:
-    """Rematerialisation of the layers whose names match one of these patterns."""
+    """Recompute the layers whose names match one of these patterns."""
 
     patterns: tuple[str, ...]
 
@@ -95,7 +95,7 @@ Remat = RematMode | RematLayers
 
 
 def parse_remat(text: str) -> Remat:
-    """Return what `none`, `full` or comma-joined layer patterns stand for."""
+    """Parse `none`, `full` or comma-joined layer patterns."""
     return RematMode(text) if text in tuple(RematMode) else RematLayers.parse(text)
 
 
@@ -105,7 +105,7 @@ def is_half(precision: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """A candidate without its batch size. An optimizer of None is the one that the spec trains with."""
+    """A candidate without its batch size. An optimizer of None means the spec's own."""
 
     sequence_length: int | None
     precision: str
@@ -128,7 +128,7 @@ class Lane:
 
     @property
     def kind(self) -> tuple[Remat, str | None]:
-        """What sets lanes so far apart that the memory of one tells nothing about the other."""
+        """The settings that change memory so much that lanes of two kinds predict nothing about each other."""
         return self.remat, self.optimizer
 
     def __str__(self) -> str:
@@ -165,8 +165,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """What may be tried, and what counts as better. Sizes ascend. Precisions and optimizers come most preferred first;
-    an optimizer is tried only if nothing fits with those before it."""
+    """What the search may try, and its objective. Sizes ascend. Precisions and optimizers come most preferred first;
+    the search tries an optimizer only if nothing fits with the ones before it."""
 
     batch_sizes: Sequence[int]
     sequence_lengths: tuple[int, ...] | None = None
@@ -179,9 +179,9 @@ class SearchSpace:
     resolution: float = 0.02
     every_lane: bool = False
     confirm_steps: int = 20
-    """How many steps an answer must run."""
+    """The number of steps that confirm an answer."""
     length_counts: tuple[tuple[int, int], ...] = ()
-    """Each length of a sample in the data, ascending, with how many samples have it; empty if samples have none."""
+    """Pairs of a sample length and the number of samples, in ascending order; empty if samples have no length."""
     most_buckets: int = 0
     """The largest number of length buckets in an answer."""
 
@@ -209,7 +209,7 @@ class SearchSpace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """`limit_bytes` is what the device gives; `budget_bytes` is the part that a configuration may use at its peak."""
+    """`limit_bytes` is the memory of the device; `budget_bytes` is the part that a candidate may use at its peak."""
 
     limit_bytes: int
     headroom: float = 0.05

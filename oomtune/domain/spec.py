@@ -1,4 +1,4 @@
-"""A spec as types, past the border."""
+"""A validated spec. Nothing past `oomtune.spec` handles raw dicts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oomtune.domain.search import Candidate, SearchSpace, Word
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassConfig:
-    """A Keras object by name, as Keras serialises it."""
+    """A Keras object in its serialised form: the name of its class, and the config."""
 
     class_name: str
     config: dict[str, Any] = field(default_factory=dict)
@@ -23,11 +23,11 @@ class ByOutput:
     """The losses or metrics of each output: by the names of the outputs or, without names, in their order."""
 
     entries: tuple[tuple[str | ClassConfig, ...], ...]
-    """For each output at most one loss, or any number of metrics."""
+    """For each output, at most one loss or any number of metrics."""
     names: tuple[str, ...] = ()
 
     def named(self) -> dict[str | int, tuple[str | ClassConfig, ...]]:
-        """Return the entries by the name, or else the index, of their output."""
+        """Return the entries by output name, or by index if the outputs have no names."""
         return dict(zip(self.names or range(len(self.entries)), self.entries, strict=True))
 
 
@@ -93,10 +93,10 @@ class Script:
     path: str
     args: tuple[str, ...] = ()
     fits: int = 1
-    """How many calls of `Model.fit` are measured, each for the trial's steps."""
+    """How many calls of `Model.fit` to measure, each for the trial's steps."""
 
     def filled(self, candidate: Candidate) -> list[str]:
-        """Return the arguments with the candidate's values filled in."""
+        """Return the arguments with the candidate's values in place of the placeholders."""
         filled = list(self.args)
         for word in ("batch_size", "sequence_length", "precision"):
             filled = [argument.replace(f"{{{word}}}", str(getattr(candidate, word))) for argument in filled]
@@ -104,18 +104,18 @@ class Script:
 
 
 ModelSpec = Layers | Builder | KerasFile | Application | TrainStep | Script
-"""Where the model comes from. With `trains_itself`, the user's own code runs the steps instead of `Model.fit`."""
+"""The source of the model. If `trains_itself`, the user's own code runs the steps instead of `Model.fit`."""
 
 
 class ModelVariant(Word):
-    """A change that `explain` makes to the model to measure its effect. No spec file can ask for one."""
+    """A change that `explain` makes to the model to measure its effect. Specs can't request one."""
 
     AS_WRITTEN = "as_written"
     GRU_FOR_LSTM = "gru_for_lstm"
 
 
 def runs_users_code(model: ModelSpec, dataset: DatasetSpec | None) -> bool:
-    """Return True if a trial runs code of the user."""
+    """Return True if a trial runs the user's own code."""
     match model:
         case Builder() | TrainStep() | Script() | KerasFile(allow_code=True):
             return True
@@ -127,29 +127,29 @@ def runs_users_code(model: ModelSpec, dataset: DatasetSpec | None) -> bool:
 def _is_users_layer(name: str, config: Any) -> bool:
     """Return True if this layer, or one inside it, is a class from a module."""
     inside = [config.get(key) for key in LAYERS_INSIDE] if isinstance(config, dict) else []
-    layers = [one for entry in inside for one in (entry if isinstance(entry, list) else [entry])]
-    named = [next(iter(one.items())) if isinstance(one, dict) else (str(one), None) for one in layers if one]
-    return ":" in name or any(_is_users_layer(*one) for one in named)
+    layers = [layer for entry in inside for layer in (entry if isinstance(entry, list) else [entry]) if layer]
+    entries = [next(iter(layer.items())) if isinstance(layer, dict) else (str(layer), None) for layer in layers]
+    return ":" in name or any(_is_users_layer(*entry) for entry in entries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSpec:
     optimizer: str | ClassConfig = "adam"
     optimizer_choices: tuple[tuple[str, str | ClassConfig], ...] = ()
-    """What each optimizer name of the search space stands for."""
+    """The optimizer behind each name in the search space."""
     loss: str | ClassConfig | ByOutput | None = None
     loss_weights: tuple[float, ...] = ()
-    """One for each entry of a loss by output, in the same order; empty if all weigh the same."""
+    """One weight for each entry of a loss by output, in the same order; empty if all weigh the same."""
     metrics: tuple[str | ClassConfig, ...] | ByOutput = ()
     jit_compile: bool | None = None
-    """None for what Keras chooses on the probed device."""
+    """None leaves the choice to Keras."""
     effective_batch_size: int | None = None
     validation_batch_size: int | None = None
-    """None for the batch size under trial; 0 for no validation."""
+    """None means the batch size under trial; 0 means no validation."""
     run_eagerly: bool = False
 
     def optimizer_of(self, candidate: Candidate) -> str | ClassConfig:
-        """Return the optimizer that a candidate trains with."""
+        """Return the optimizer of a candidate."""
         return self.optimizer if candidate.optimizer is None else dict(self.optimizer_choices)[candidate.optimizer]
 
     def accumulation_steps(self, batch_size: int) -> int:
@@ -169,7 +169,7 @@ class TrialSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRequest:
-    """The device that the spec and flags ask for. A limit of None is `auto`."""
+    """The device that the spec and flags request. A limit of None means `auto`."""
 
     kind: Literal["auto", "gpu", "cpu"] = "auto"
     memory_limit_bytes: int | None = None
@@ -181,7 +181,7 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """The device that a probe runs on. `stands_in_for` names the card whose budget the CPU has."""
+    """The device that a probe runs on. `stands_in_for` names the card whose memory limit the CPU imitates."""
 
     kind: Literal["gpu", "cpu"]
     name: str
@@ -196,20 +196,20 @@ class Device:
 class ProbeSpec:
     name: str
     folder: str
-    """The spec's folder, from which paths and builders are found."""
+    """The spec's folder. Paths and builders are relative to it."""
     model: ModelSpec
     variant: ModelVariant = ModelVariant.AS_WRITTEN
     dataset: DatasetSpec | None
-    """None if the training code reads its own data."""
+    """None if the user's training code reads its own data."""
     training: TrainingSpec
     space: SearchSpace
     device: DeviceRequest
     trial: TrialSettings
     length_percentiles: tuple[float, ...] = ()
-    """Percentiles to search instead of lengths. The data, once read, gives the length of each."""
+    """Percentiles to search instead of fixed lengths. Reading the data turns them into lengths."""
     length_multiple_of: int = 1
     min_sequence_length: int = 1
-    """The shortest sequence that is of use to the user."""
+    """The shortest sequence that is useful to the user."""
     min_batch_size: int = 1
     scan: Scan | None = None
-    """What the data looks like. None before the data has been read, and if there is none to read."""
+    """The statistics of the data. None before the data has been read, or if there is none to read."""

@@ -1,4 +1,4 @@
-"""One trial: what goes to the worker, what comes back, and how it ended."""
+"""Trials: the order to the worker, the worker's reply, and the outcome."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from oomtune.domain.spec import Device, ModelSpec, ModelVariant, TrainingSpec, T
 
 
 class Aim(Word):
-    """What a trial is run for. Only trials for the answer decide it."""
+    """The aim of a trial. Only trials that aim at the answer decide it."""
 
     ANSWER = "answer"
     BUCKETS = "buckets"
     TIMING = "timing"
-    """What rematerialisation costs in time."""
+    """Measure how much time rematerialisation costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +29,12 @@ class Climb:
     sizes: tuple[int, ...]
     """The batch sizes to choose from, ascending; the first always runs."""
     every_size: bool = False
-    """Run every size below the budget, instead of only those that teach enough."""
+    """Run every size below the budget instead of an informative selection."""
     aim: Aim = Aim.ANSWER
 
     @property
     def candidate(self) -> Candidate:
-        """The candidate that the climb begins with."""
+        """The first candidate of the climb."""
         return self.lane.at(self.sizes[0])
 
 
@@ -47,16 +47,16 @@ class Search:
     further: tuple[int, ...] = ()
     """Larger batch sizes to run afterwards in the same process, up to the first that does not fit."""
     further_within_s: float | None = None
-    """How long further sizes may begin. Set when the candidate may be far below the edge; the sizes then cover half of
-    the distance at a time."""
+    """Start no further size after this time. Set when the candidate may be far below the edge; each size then covers
+    half of the remaining distance."""
     shows_anatomy: bool = False
-    """Measure what memory holds at the peak. Steps take longer then."""
+    """Also measure what memory holds at the peak, which makes steps slower."""
     aim: Aim = Aim.ANSWER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirm:
-    """Run one candidate as long as an answer must run. `further` is as in `Search`."""
+    """Run one candidate for the steps that confirm an answer. `further` means the same as in `Search`."""
 
     purpose: Literal[Purpose.CONFIRM] = Purpose.CONFIRM
     candidate: Candidate
@@ -67,8 +67,8 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketTurns:
-    """Train on batches of several lengths in turns: `buckets` are pairs of a length and a batch size, shortest first.
-    As `confirm` the trial runs as long as an answer must run."""
+    """Train on batches of several lengths in turns. `buckets` are pairs of a length and a batch size, shortest first.
+    With the purpose `confirm`, the trial runs for the steps that confirm an answer."""
 
     purpose: Literal[Purpose.SEARCH, Purpose.CONFIRM]
     lane: Lane
@@ -87,7 +87,7 @@ class BucketTurns:
 LaneTrial: TypeAlias = Climb | Search | Confirm
 """A trial of one lane."""
 Trial: TypeAlias = LaneTrial | BucketTurns
-"""What one process is to run."""
+"""The work of one process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class InspectOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """A built model from outside. The word `sequence_length` stands for a dimension whose length may vary."""
+    """The inputs, outputs and losses of a built model. The word `sequence_length` stands for an axis that varies."""
 
     inputs: dict[str, TensorSpec]
     outputs: dict[str, TensorSpec]
@@ -137,11 +137,11 @@ class Inspection:
     """The activation of the layer behind each output."""
     compiled: bool
     losses: dict[str, str] = field(default_factory=dict)
-    """The loss that each output is compiled with, in lower case without underscores."""
+    """The compiled loss of each output, in lower case without underscores."""
     lengths: tuple[int, ...] = ()
     """Sequence lengths that the model accepted, if its length may vary."""
     batch_size: int | None = None
-    """The batch size of a model that accepts no other."""
+    """The only batch size that the model accepts, if there is only one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ FRAGMENTATION = "fragmentation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialError:
-    """Why a trial failed, for the user."""
+    """Why a trial failed, in words for the user."""
 
     code: str
     message: str
@@ -193,7 +193,7 @@ FindingKind = Literal["leak", "retrace", "kept_tensors", "checkpoint", "remat", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something harmless in a short run that may matter in a long one, or a setting that has no effect here."""
+    """An observation that is harmless in a short run but may matter in a long one, or a setting without effect here."""
 
     kind: FindingKind
     message: str
@@ -201,12 +201,12 @@ class Finding:
     """The line to change, as file:line; empty if unknown."""
     hint: str = ""
     bytes_per_step: int | None = None
-    """The memory that each step adds because of it."""
+    """The memory that the cause of the finding adds at each step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorState:
-    """The device's allocator at the moment when it found no room."""
+    """The device's allocator at the moment when it ran out of room."""
 
     allocator: str
     limit_bytes: int
@@ -227,7 +227,7 @@ class AllocatorState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaisedError:
-    """An exception as it crosses the pipe: judged by its type and the names of its bases, not by its text."""
+    """An exception from the worker, in a form that can cross the pipe. `bases` are the names of its base classes."""
 
     type_name: str
     bases: tuple[str, ...]
@@ -238,7 +238,7 @@ class RaisedError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a worker reports about the steps it ran. `error` is None only if every step ran."""
+    """The worker's report about the steps it ran. `error` is None only if every step ran."""
 
     stage: Stage
     peak_bytes: int | None = None
@@ -246,7 +246,7 @@ class Reply:
     memory_after_step_bytes: tuple[int, ...] = ()
     points: tuple[Point, ...] = ()
     batch_size: int | None = None
-    """The size that was running when the reply was made; a climb has several."""
+    """The size that was running when the worker replied; a climb has several."""
     jit_compile: bool | None = None
     parameters: int | None = None
     validated: bool = False
@@ -257,13 +257,13 @@ class Reply:
     further: tuple[Point, ...] = ()
     """The sizes that ran after the candidate. Everything above belongs to the candidate."""
     further_at: int | None = None
-    """The one of them that was running when the reply was made."""
+    """The further size that was running when the worker replied."""
     further_error: RaisedError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
-    """What a trial showed, however it ended."""
+class _Measurements:
+    """The measurements that every outcome has, however the trial ended."""
 
     step_ms: float | None = None
     """The median of the steps after warm-up."""
@@ -292,7 +292,7 @@ class _WithinBudget:
         return False
 
 
-class _WentNoFurther:
+class _WithoutFurther:
     __slots__ = ()
 
     @property
@@ -305,15 +305,15 @@ class _WentNoFurther:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted(_Shown, _WithinBudget):
+class Fitted(_Measurements, _WithinBudget):
     """Every step of the candidate ran, and the peak stayed within the budget."""
 
     kind: Literal[Kind.FITS] = Kind.FITS
     peak_bytes: int
     anatomy: Anatomy | None = None
-    """What memory held at the peak, if the trial was to show it."""
+    """The contents of memory at the peak, if the trial measured them."""
     further: tuple[Point, ...] = ()
-    """The larger sizes that fitted afterwards in the same process."""
+    """The larger sizes that ran next in the same process and fitted."""
     further_failed: FailedSize | None = None
     """The first larger size that did not fit."""
 
@@ -323,7 +323,7 @@ class Fitted(_Shown, _WithinBudget):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Climbed(_Shown, _WithinBudget, _WentNoFurther):
+class Climbed(_Measurements, _WithinBudget, _WithoutFurther):
     """A climb ended with every size within the budget."""
 
     kind: Literal[Kind.FITS] = Kind.FITS
@@ -332,7 +332,7 @@ class Climbed(_Shown, _WithinBudget, _WentNoFurther):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed(_Shown, _WentNoFurther):
+class Failed(_Measurements, _WithoutFurther):
     """The candidate did not fit, or a climb ended at a size that did not fit."""
 
     kind: FailureKind
@@ -342,18 +342,18 @@ class Failed(_Shown, _WentNoFurther):
     """The size that did not fit."""
     peak_bytes: int | None = None
     points: tuple[Point, ...] = ()
-    """The sizes of a climb that fitted before."""
+    """The sizes of a climb that fitted before the failure."""
     allocator: AllocatorState | None = None
-    """The state of the allocator when it found no room, if known."""
+    """The state of the allocator when it ran out of room, if known."""
 
     @property
     def over_headroom(self) -> bool:
-        """Whether every step ran, with a peak above the budget. That is no out-of-memory error; its peak is known."""
+        """Whether every step ran, with a peak above the budget. The peak is then known."""
         return self.kind is Kind.DEVICE_OOM and self.stage is Stage.DONE
 
 
 Outcome: TypeAlias = Fitted | Climbed | Failed
-"""How a trial ended. Every outcome answers every question about sizes, so that readers need not tell them apart."""
+"""How a trial ended. All outcomes share the same properties, so most readers need not tell them apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,17 +364,17 @@ class TrialRecord:
 
     @property
     def buckets(self) -> tuple[tuple[int, int], ...]:
-        """The buckets that took turns; none in a trial of one lane."""
+        """The buckets that took turns; empty for a trial of one lane."""
         return self.trial.buckets if isinstance(self.trial, BucketTurns) else ()
 
     @property
     def ended_at(self) -> Candidate:
-        """The candidate that decided the outcome: a climb ends at another size than the one it began with."""
+        """The candidate that decided the outcome. A failed climb ends at a larger size than its first."""
         candidate = self.trial.candidate
         return candidate.lane.at(self.outcome.batch_size) if isinstance(self.outcome, Failed) else candidate
 
     @property
     def refuses_precision(self) -> bool:
-        """Whether the loss was not finite in half precision. Under float32, precision is not the cause."""
+        """Whether the loss was not finite in half precision. In float32, precision is not the cause."""
         error = self.outcome.error
         return error is not None and error.code == "loss_not_finite" and self.trial.candidate.lane.is_half

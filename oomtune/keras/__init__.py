@@ -1,4 +1,4 @@
-"""Helpers that apply a tuned config in a training script. Trials train through the same code.
+"""Apply a tuned config in a training script. Trials train through the same code.
 
     import oomtune, oomtune.keras
 
@@ -9,7 +9,7 @@
     oomtune.keras.rematerialise(model, tuned)                  # does nothing if the answer needs no rematerialisation
     model.fit(oomtune.keras.batch(train, tuned), validation_data=oomtune.keras.batch(valid, tuned))
 
-Importing this package does not import TensorFlow: `setup` has to run before TensorFlow starts.
+Importing this package does not import TensorFlow, because `setup` must run before TensorFlow starts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["batch", "bucketed", "compile_args", "optimizer", "rematerialise", "s
 
 
 def rematerialise(model: keras.Model, tuned: TunedConfig) -> list[str]:
-    """Make the model recompute in the backward pass what it recomputed in the trials.
+    """Make the model recompute the same parts in the backward pass as in the trials.
 
     The model keeps its weights, its compile state and its saved format. The returned list holds the names of the
     recomputed parts; it fills up when the model first trains.

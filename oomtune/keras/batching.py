@@ -1,4 +1,4 @@
-"""Batch a dataset as the answer says: in one size, or in buckets by length."""
+"""Batch a dataset in the tuned size, or in the tuned buckets by length."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from oomtune.units import MIB
 
 
 def setup(tuned: TunedConfig, *, limit_memory: bool = True) -> None:
-    """Set the precision policy and the memory limit that the answer was confirmed under.
+    """Set the precision policy and the memory limit of the trial that confirmed the answer.
 
     Call it before the first TensorFlow op. With `limit_memory=False`, TensorFlow takes as much memory as it can get.
     """
@@ -32,7 +32,7 @@ def set_policy(tuned: TunedConfig) -> None:
 
 
 def _limit_memory(tuned: TunedConfig) -> None:
-    """Limit the device that trains. If a CPU stood in for a card during the probe, limit the card that is here now."""
+    """Limit the memory of the device that trains. If a CPU stood in for a card, limit the card of this machine."""
     limit_mib = tuned.memory_limit_bytes // MIB
     if tuned.device_kind == "gpu" or tuned.stands_in_for is not None:
         import tensorflow as tf

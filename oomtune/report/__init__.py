@@ -1,4 +1,4 @@
-"""Show what a command found: the model of each result, and one file for each way to show it.
+"""Present results: a view model for each kind of result, and one file for each output format.
 
 `answer` and `trial_rows` model a probe, `check` a check, `explanation` an explanation; the other files are formats.
 """
@@ -6,4 +6,4 @@
 COMMENT_MARK = "<!-- written by oomtune -->"
 """Marks Markdown and XML as written by oomtune, so that the next run may overwrite them."""
 PAGE_MARK = "oomtune report"
-"""Marks an HTML page in the same way: its generator, followed by the version."""
+"""Marks an HTML page in the same way, in the name of its generator. The version follows."""

@@ -1,4 +1,4 @@
-"""The answer of a probe in words and rows, shared by every format: verdict, settings, findings, lanes and lengths."""
+"""The answer of a probe as words and rows for every format: verdict, settings, findings, lanes and lengths."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def answer_rows(result: ProbeResult) -> list[tuple[str, str]]:
 
 
 def chosen_settings(candidate: Candidate) -> list[tuple[str, str]]:
-    """Return the settings of a candidate that a spec chooses, by name."""
+    """Return the settings that the candidate has, as pairs of a name and a value."""
     settings = {
         "batch size": candidate.batch_size,
         "sequence length": candidate.sequence_length,
@@ -103,7 +103,7 @@ def chosen_settings(candidate: Candidate) -> list[tuple[str, str]]:
 
 
 def _setting_rows(result: ProbeResult, candidate: Candidate) -> list[tuple[str, str]]:
-    """Return what to train with."""
+    """Return the settings to train with."""
     slowdown = result.remat_slowdown
     remarks = {
         "precision": "".join(f"; {name} refused: {reason}" for name, reason in result.refused_precisions.items()),
@@ -120,25 +120,25 @@ def _setting_rows(result: ProbeResult, candidate: Candidate) -> list[tuple[str, 
 
 
 def _optimizer_remark(result: ProbeResult, candidate: Candidate) -> str:
-    """Say that nothing fits with the optimizers that the spec prefers."""
+    """Return a remark that nothing fits with the preferred optimizers; empty if this optimizer is the first choice."""
     optimizers = result.spec.space.optimizers
     preferred = ", ".join(str(name) for name in optimizers[: optimizers.index(candidate.optimizer)])
-    # Batches below the floor were not tried.
+    # The search tries no batch below the floor.
     floor = result.spec.min_batch_size
     least = f"no batch of at least {floor} samples" if floor > 1 else "nothing"
     return f"; {least} fits with {preferred}" if preferred else ""
 
 
 def _accumulation_words(result: ProbeResult, batch_size: int) -> str:
-    """Return how micro-batches add up, and whether they do so exactly; empty when one micro-batch is enough."""
+    """Return the accumulation steps and the effective batch size; empty when one micro-batch is enough."""
     training, sizes = result.spec.training, result.buckets.batch_sizes if result.buckets else ()
-    wanted, steps = training.effective_batch_size, training.accumulation_steps(batch_size)
-    reached = steps * batch_size
-    if wanted is None or reached == batch_size == wanted:
+    target, steps = training.effective_batch_size, training.accumulation_steps(batch_size)
+    effective = steps * batch_size
+    if target is None or effective == batch_size == target:
         return ""
-    missed = "" if reached == wanted else f", the nearest to {wanted}: no micro-batch near this size divides it"
-    varied = f"; from {steps * min(sizes)} to {steps * max(sizes)} in buckets" if sizes else ""
-    return f"{'no' if steps == 1 else f'{steps} steps'}, effective batch {reached}{missed}{varied}"
+    remark = "" if effective == target else f", the nearest to {target}: no micro-batch near this size divides it"
+    in_buckets = f"; from {steps * min(sizes)} to {steps * max(sizes)} in buckets" if sizes else ""
+    return f"{'no' if steps == 1 else f'{steps} steps'}, effective batch {effective}{remark}{in_buckets}"
 
 
 def _bucket_words(result: ProbeResult, buckets: Buckets) -> str:
@@ -162,7 +162,7 @@ def _next_larger(result: ProbeResult, candidate: Candidate) -> str:
 
 
 def paste_lines(result: ProbeResult) -> list[str]:
-    """Return what to put into a training script, or how to run the script that was probed."""
+    """Return the lines to paste into a training script, or the command that runs the probed script."""
     if result.tuned_path is None or result.best is None:
         return []
     model = result.spec.model
@@ -204,9 +204,10 @@ def findings(result: ProbeResult) -> tuple[Finding, ...]:
 
 
 def finding_rows(result: ProbeResult) -> list[FindingRow]:
-    """Return what will matter in longer training, and fragmentation when it keeps the next larger batch from fitting.
+    """Return what matters in longer training, including fragmentation that keeps the next larger batch from fitting.
 
-    A finding that makes memory grow says how many steps the rest of the limit lasts."""
+    The message of a finding that makes memory grow also tells how many steps the remaining memory lasts.
+    """
     peak_bytes = result.best.peak_bytes if result.best else result.budget.limit_bytes
     left_bytes = result.budget.limit_bytes - peak_bytes
     rows = []
@@ -236,7 +237,7 @@ def _error_at(record: TrialRecord, candidate: Candidate) -> TrialError | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneRow:
-    """One lane: the largest batch that ran and fitted, and the line through its peaks, if one could be fitted."""
+    """One lane: the largest batch that ran and fitted, and the line through its peaks, if there is one."""
 
     lane: Lane
     batch_size: int
@@ -273,13 +274,13 @@ def without_length(lane: Lane) -> str:
 
 
 def edge_text(edge: float) -> str:
-    """Return the batch size at which a line meets the budget, as every format shows it."""
+    """Format the batch size at which a line meets the budget."""
     return f"{edge:,.0f}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthRow:
-    """What cutting and padding every sample to a length does to the data."""
+    """The effect of cutting and padding every sample to one length."""
 
     length: int
     share_cut: float
@@ -288,7 +289,7 @@ class LengthRow:
 
 
 def length_rows(result: ProbeResult) -> list[LengthRow]:
-    """Return a row for each length searched, at most twelve and the chosen one; empty when the data has no lengths."""
+    """Return a row for each searched length, up to twelve plus the chosen one; empty if the data has no lengths."""
     scan, lengths = result.spec.scan, result.spec.space.sequence_lengths
     if scan is None or not scan.lengths or lengths is None:
         return []
@@ -306,7 +307,7 @@ def length_rows(result: ProbeResult) -> list[LengthRow]:
 
 
 def length_histogram(lengths: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Count samples in up to twelve equally wide ranges of lengths: from, to and how many."""
+    """Count samples in up to twelve equally wide ranges of lengths. Return triples of first, last and count."""
     longest = lengths[-1][0]
     width = max(1, math.ceil(longest / _MOST_BARS))
     counts = [0] * math.ceil(longest / width)

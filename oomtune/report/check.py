@@ -1,4 +1,4 @@
-"""The result of a check in words: verdict, certainty, rows, and the report that pipelines get."""
+"""The result of a check as words and rows, and the report that CI formats render."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CheckMessage:
 def check_message(result: CheckResult) -> CheckMessage:
     message = _verdict_message(result)
     ran = result.verdict not in (CheckVerdict.UPDATED, CheckVerdict.WRONG_DEVICE)
-    if not result.is_of_an_earlier_spec or not ran:
+    if not result.ignores_spec_edit or not ran:
         return message
     apply_edit = "apply the edited spec: oomtune check --update" if result.exit_code == 0 else ""
     return CheckMessage(
@@ -105,13 +105,13 @@ def edit_notice(result: CheckResult) -> str:
 
 
 def _memory_here(result: CheckResult) -> str:
-    """Compare the memory of this machine with that of the card it stands in for."""
+    """Compare the memory of this machine with the memory of the card it stands in for."""
     here, card = (format_bytes(size) for size in (result.budget.limit_bytes, result.card_limit_bytes or 0))
     return f"this machine can give {here}, and a {result.device.stands_in_for} has {card}"
 
 
 def certainty(result: CheckResult) -> str:
-    """Return how reliable a verdict is when a CPU stood in for a card, and how much memory the run had."""
+    """Return how reliable the verdict of a CPU that stands in for a card is, and how much memory both have."""
     memory = "" if result.card_limit_bytes is None else f"; {_memory_here(result)}"
     return f"{_certainty(result)}{memory}"
 
@@ -142,7 +142,7 @@ def check_rows(result: CheckResult) -> list[tuple[str, str]]:
         rows.append(("peak memory", peak_of_limit(peak_bytes, result.budget)))
     if peak_bytes is not None and peak_bytes > result.budget.budget_bytes and result.exit_code == 0:
         used = format_bytes(peak_bytes - result.budget.budget_bytes)
-        rows.append(("headroom", f"{used} of it used, which is within the tolerance"))
+        rows.append(("headroom", f"{used} used, within the tolerance"))
     if result.expected_peak_bytes is not None:
         allowed = format_share(result.tolerance)
         growth = "" if result.growth is None else f": {result.growth:+.1%}, {allowed} allowed"
@@ -160,7 +160,7 @@ def check_rows(result: CheckResult) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """A finished check, or the error that prevented it, as Markdown, JUnit, GitHub and GitLab show it."""
+    """A finished check, or the error that prevented it, for Markdown, JUnit, GitHub and GitLab."""
 
     path: str
     name: str
@@ -185,7 +185,7 @@ class CheckReport:
 
     @property
     def summary(self) -> list[str]:
-        """The check in a few lines, for an annotation."""
+        """The lines of an annotation."""
         changed = f"changed: {'; '.join(self.changed)}" if self.changed else ""
         return list(filter(None, [self.sentence, *self.key_facts, changed, self.hint]))
 
@@ -214,7 +214,7 @@ def check_report(result: CheckResult) -> CheckReport:
 
 
 def failed_check_report(path: str, error: OomtuneError) -> CheckReport:
-    """Return the report of a check that never reached a verdict, so that the pipeline shows why."""
+    """Return the report of a check that an error ended before its verdict."""
     where = error.problems[0].where if isinstance(error, SpecProblem) else error.where
     return CheckReport(
         path=path,
@@ -244,6 +244,6 @@ def _key_facts(result: CheckResult) -> tuple[str, ...]:
 
 
 def _line_number(where: str, path: str) -> int | None:
-    """Return the line of this file that `where` names; None when it names another file or a flag."""
+    """Return the line number if `where` is a line of this file; None if it is another file or a flag."""
     number = where.removeprefix(f"{path}:")
     return int(number) if number != where and number.isdigit() else None

@@ -1,4 +1,4 @@
-"""A probe as CSV: a line for every size that ran. The sizes of a climb share the number of their trial."""
+"""A probe as CSV, one line for each size that ran. The sizes of one trial share its number."""
 
 from __future__ import annotations
 

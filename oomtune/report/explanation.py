@@ -32,7 +32,7 @@ _CERTAINTY_NOTES = {
 }
 # A batch that grows by less than this factor may have grown by chance.
 _LARGER_BATCH = 1.1
-_CHANGE_THE_MODEL = "in the model: GRU where it says LSTM"
+_CHANGE_THE_MODEL = "in the model: replace LSTM with GRU"
 # How much memory grows when the sequence doubles. Up to 2.6 the excess over 2 is noise: memory is linear.
 _LINEAR = 2.6
 _QUADRATIC = 3.4
@@ -122,7 +122,7 @@ def layer_rows(explanation: Explanation) -> list[tuple[LayerMemory, float]]:
 def growth_sentences(explanation: Explanation) -> list[str]:
     growth = explanation.growth
     if len(growth.points) < 2:
-        return ["Only this batch ran, so how memory grows with the batch is not known."]
+        return ["Only this batch ran, so how memory grows with the batch is unknown."]
     if growth.bytes_per_sample is None or growth.fixed_bytes is None:
         return ["Up to this batch, memory hardly grows with it: the fixed part dominates."]
     tokens = f" of {growth.sequence_length} tokens" if growth.sequence_length else ""
@@ -164,17 +164,17 @@ class RemedyRow:
     slower: str = ""
     batch: str = ""
     lines: tuple[str, ...] = ()
-    """The lines to put into the spec, or what to change in the model when no spec entry does it."""
+    """The lines to add to the spec, or the change to the model if no spec entry makes it."""
     problem: str = ""
-    """Why the remedy could not be measured."""
+    """The reason why the remedy could not be measured."""
     helps: bool = False
-    """Whether it saves memory, or allows a larger batch, by more than two equal runs differ."""
+    """Whether the remedy saves memory or allows a larger batch, beyond the noise between two equal runs."""
 
 
 def before_row(explanation: Explanation) -> RemedyRow:
     before = explanation.before
     return RemedyRow(
-        name="as it is",
+        name="unchanged",
         peak=format_bytes(before.peak_bytes),
         step=f"{before.step_ms:.0f} ms",
         batch=_batch(before),
@@ -206,7 +206,7 @@ def _batch(cost: Cost) -> str:
 
 
 def remedy_notes(explanation: Explanation) -> list[str]:
-    """Return how to read the table of remedies."""
+    """Return notes that explain the table of remedies."""
     noise = f"“none”: within the {format_bytes(explanation.noise_bytes)} by which two equal runs may differ"
     notes = [noise] if any(row.saves == _NO_SAVING for row in remedy_rows(explanation)) else []
     costs = [explanation.before, *(remedy.cost for remedy in explanation.remedies if remedy.cost)]
@@ -216,5 +216,5 @@ def remedy_notes(explanation: Explanation) -> list[str]:
 
 
 def spec_lines(remedy: TriedRemedy) -> tuple[str, ...]:
-    """Return the spec entries that turn the remedy on."""
+    """Return the spec entries that apply the remedy, or the change to the model that does."""
     return tuple(spec_line(key, value) for key, value in remedy.entries.items()) or (_CHANGE_THE_MODEL,)

@@ -1,6 +1,6 @@
-"""The data of the plots on the HTML page, each with a summary in words for readers who can't see it.
+"""The data of the plots on the HTML page, each with a text summary for readers who can't see it.
 
-`assets/report.js` decides how they look, because that depends on the reader's screen.
+`assets/report.js` draws them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Figure = dict[str, Any]
 
 
 def figures(result: ProbeResult, lines: Mapping[Lane, Line]) -> dict[str, Figure]:
-    """Return every figure that the probe has data for, by name."""
+    """Return the figures by name. A figure without data is left out."""
     runs = runs_of(result.records)
     answer_runs = [run for run in runs if run.aim is Aim.ANSWER]
     timed = [run for run in answer_runs if _is_timed(run)]
@@ -37,7 +37,7 @@ def figures(result: ProbeResult, lines: Mapping[Lane, Line]) -> dict[str, Figure
 
 
 def memory_unit(result: ProbeResult) -> tuple[str, int]:
-    """Return the unit of every memory axis: the one that suits the limit."""
+    """Return the name and size of the largest unit that does not exceed the limit, for all memory axes."""
     return next((name, size) for name, size in _UNITS if result.budget.limit_bytes >= size or size == 1)
 
 
@@ -84,7 +84,7 @@ def _frontier_summary(result: ProbeResult) -> str:
 
 
 def _trials(result: ProbeResult, runs: Iterable[Run]) -> Figure | None:
-    """Draw the peak of each trial against the limit, without the larger sizes that a trial went on to."""
+    """Draw the peak of each trial against the limit. Leave out larger sizes that ran after a trial's candidate."""
     by_trial: dict[int, list[Run]] = {}
     for run in runs:
         if run.provenance is not Provenance.AFTER_NEIGHBOUR:
@@ -94,11 +94,11 @@ def _trials(result: ProbeResult, runs: Iterable[Run]) -> Figure | None:
     bars = [
         {
             "number": number,
-            "peak_bytes": max((run.peak_bytes for run in own if run.peak_bytes is not None), default=None),
-            "ending": ending_of(own[-1]).key,
-            "text": _hover(own[-1], result),
+            "peak_bytes": max((run.peak_bytes for run in trial_runs if run.peak_bytes is not None), default=None),
+            "ending": ending_of(trial_runs[-1]).key,
+            "text": _hover_lines(trial_runs[-1], result),
         }
-        for number, own in by_trial.items()
+        for number, trial_runs in by_trial.items()
     ]
     counts = [(sum(bar["ending"] == ending.key for bar in bars), ending.words) for ending in Ending]
     summary = (
@@ -175,17 +175,17 @@ def _timed_lanes(result: ProbeResult, runs: Iterable[Run], height: Callable[[Run
 
 
 def _hidden_lanes(lanes: Sequence[Figure]) -> str:
-    """Say how many lanes the plot leaves out at first."""
+    """Return a sentence about lanes that the plot leaves out at first; empty if it shows all."""
     shown = sum(lane["shown"] for lane in lanes)
     return "" if shown == len(lanes) else f" At first {shown} of {len(lanes)} lanes are drawn; a button adds the rest."
 
 
 def _lengths(result: ProbeResult) -> Figure | None:
-    """Draw how long the samples are, and where buckets begin and end."""
+    """Draw a histogram of sample lengths, with the boundaries of buckets."""
     scan = result.spec.scan
     if scan is None or not scan.lengths:
         return None
-    bars = [{"from": first, "to": last, "samples": many} for first, last, many in length_histogram(scan.lengths)]
+    bars = [{"from": first, "to": last, "samples": samples} for first, last, samples in length_histogram(scan.lengths)]
     buckets = result.buckets
     pairs = [] if buckets is None else list(zip(buckets.boundaries, buckets.batch_sizes, strict=True))
     bucket_words = "".join(f"; batch {size} up to {length}" for length, size in pairs)
@@ -210,7 +210,7 @@ def _by_lane(result: ProbeResult, runs: Iterable[Run]) -> dict[Lane, list[Run]]:
 
 
 def _is_timed(run: Run) -> bool:
-    """Return True if every step ran: steps before a failure are not timed in the same way."""
+    """Return True if every step ran. Steps before a failure are not comparable."""
     return run.stage is Stage.DONE and run.samples_per_second is not None
 
 
@@ -219,10 +219,10 @@ def _x(lane: Lane) -> int | str:
 
 
 def _dot(run: Run, result: ProbeResult, x: float | str, y: float | None) -> Figure:
-    return {"x": x, "y": y, "ending": ending_of(run).key, "text": _hover(run, result)}
+    return {"x": x, "y": y, "ending": ending_of(run).key, "text": _hover_lines(run, result)}
 
 
-def _hover(run: Run, result: ProbeResult) -> list[str]:
+def _hover_lines(run: Run, result: ProbeResult) -> list[str]:
     ending = ending_of(run)
     lines = [f"trial {run.trial_number}, {run.purpose}", str(run.candidate), f"{ending.sign} {ending.words}"]
     if run.peak_bytes is not None:

@@ -1,4 +1,4 @@
-"""A probe as one HTML file that works offline: everything is inside it, and its policy allows no network access."""
+"""A probe as one self-contained HTML file. Its security policy allows no network access."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TITLES = {
 
 
 def probe_page(result: ProbeResult, *, tuned_text: str = "", explanation: Explanation | None = None) -> str:
-    """Return the whole page. `tuned_text` is the tuned config as the probe wrote it."""
+    """Return the page. `tuned_text` is the tuned config as the probe wrote it."""
     lines = fitted_lines(result)
     drawn = figures(result, lines)
     hero = chosen_settings(result.best.candidate) if result.best else []
@@ -99,7 +99,7 @@ def _hideable_lanes(figure: Figure) -> int:
 
 
 def _plot_data(result: ProbeResult, plots: dict[str, Figure]) -> dict[str, Any]:
-    """Return what the page's script draws from."""
+    """Return the data for the page's script."""
     unit, unit_bytes = memory_unit(result)
     return {
         "limit_bytes": result.budget.limit_bytes,
@@ -142,7 +142,7 @@ def _plotly() -> str:
 
 
 def _without_end_tags(script: str) -> str:
-    """Escape what would end the script element early, or hide its real end tag."""
+    """Escape text that would end the script element early or hide its end tag."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
@@ -174,7 +174,7 @@ def _gauge(result: ProbeResult) -> dict[str, float] | None:
 
 
 def _trial_table(result: ProbeResult) -> dict[str, Any]:
-    """Return the trials and which columns they need."""
+    """Return the trials, and which optional columns to show."""
     rows = trial_rows(result)
     lanes = {row.run.candidate.lane for row in rows}
     return {

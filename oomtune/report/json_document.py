@@ -1,4 +1,4 @@
-"""The JSON document that every command prints with `--json`, also when it fails."""
+"""The JSON document that every command prints with `--json`, even if it fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FORMAT = 1
 def json_document(
     command: str, exit_code: int, verdict: str, entries: Mapping[str, Any], error: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the entries of a command between the keys that every document has."""
+    """Return a command's entries together with the keys that every document has."""
     head = {
         "format": _FORMAT,
         "oomtune": __version__,
@@ -59,7 +59,7 @@ def probe_document(result: ProbeResult) -> dict[str, Any]:
 
 
 def report_document(result: ProbeResult) -> dict[str, Any]:
-    """Return the document of a probe that is shown again: `report` itself succeeds however the probe ended."""
+    """Return the document of an earlier probe. `report` itself succeeds however the probe ended."""
     changes = {"command": "report", "exit_code": 0, "probe_exit_code": result.verdict.exit_code}
     return {**probe_document(result), **changes}
 
@@ -94,7 +94,7 @@ def _accumulation(result: ProbeResult, candidate: Candidate) -> dict[str, int]:
 
 
 def _evidence(result: ProbeResult) -> dict[str, Any]:
-    """Return the trials, and what follows from them."""
+    """Return the trials and the results drawn from them."""
     return {
         "trials": [_trial(record, row) for record, row in zip(result.records, trial_rows(result), strict=True)],
         "new_trials": result.new_trials,
@@ -105,7 +105,7 @@ def _evidence(result: ProbeResult) -> dict[str, Any]:
 
 
 def _circumstances(result: ProbeResult) -> dict[str, Any]:
-    """Return where the probe ran and which files hold it."""
+    """Return the probe's environment and files."""
     return {
         "tuned_path": result.tuned_path,
         "ledger_path": result.ledger_path,
@@ -164,7 +164,7 @@ def _remat_and_optimizer(choice: Candidate | Lane) -> dict[str, Any]:
 
 
 def _trial(record: TrialRecord, row: TrialRow) -> dict[str, Any]:
-    """Return a trial with the peak and the step of the run that its row shows, as every other format does."""
+    """Return a trial. Its peak and step time are those of the run that every other format shows."""
     outcome = record.outcome
     return {
         "number": record.number,

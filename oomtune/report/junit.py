@@ -1,4 +1,4 @@
-"""A probe or a check as JUnit XML. A case fails for memory and is an error for anything else."""
+"""A probe or a check as JUnit XML. Lack of memory is a failure, any other problem an error."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _check_details(report: CheckReport) -> str:
 
 
 def _verdict_case(result: ProbeResult, rows: list[TrialRow]) -> ElementTree.Element:
-    """Pass when there is an answer to train with: confirmed, or the best so far when a limit stopped the search."""
+    """Return the case of the verdict. It passes if there is an answer to train with, confirmed or not."""
     words = verdict_words(result)
     case = _case(result.spec.name, sum(row.duration_s for row in rows))
     details = [words.sentence, *(f"{name}: {value}" for name, value in answer_rows(result))]
@@ -81,7 +81,7 @@ def _verdict_case(result: ProbeResult, rows: list[TrialRow]) -> ElementTree.Elem
 
 
 def _trial_case(row: TrialRow) -> ElementTree.Element:
-    """Pass also when the trial did not fit: it did its job and found that out."""
+    """Return the case of a trial. A trial that does not fit passes too: finding that out is its job."""
     run = row.run
     case = _case(f"trial {row.number} {row.purpose}: batch {row.batch}, {run.candidate.lane}", row.duration_s)
     details = [f"{row.ending.sign} {row.ended}"]

@@ -1,4 +1,4 @@
-"""A probe or a check as Markdown, for a job's summary or a pull request."""
+"""A probe or a check as Markdown, for the summary of a CI job or for a pull request."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def probe_markdown(result: ProbeResult, *, tuned_text: str = "") -> str:
 
 
 def check_markdown(report: CheckReport) -> str:
-    """Return a section for a job's summary."""
+    """Return a section for the summary of a CI job."""
     lines = [
         f"### {'❌' if report.problem_kind else '✅'} oomtune: {markdown_text(report.name)}",
         "",
@@ -85,7 +85,7 @@ def check_markdown(report: CheckReport) -> str:
 
 
 def _table(*columns: tuple[str, str], rows: list[tuple[str, ...]]) -> list[str]:
-    """Return an empty line and a table. A column is a heading and its alignment, `:` for numbers."""
+    """Return an empty line and a table. A column is a heading and an alignment: `:` for right, `-` for left."""
     rule = "|".join("--:" if alignment == ":" else "---" for _, alignment in columns)
     return [
         "",

@@ -1,4 +1,4 @@
-"""A check as pipelines annotate it: GitHub's workflow commands and GitLab's code quality report."""
+"""A check as CI annotations: a workflow command for GitHub, a code quality report for GitLab."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def gitlab_code_quality(report: CheckReport) -> str:
 
 
 def is_our_code_quality(text: str) -> bool:
-    """Return True if oomtune wrote this code quality report. An empty one may be anybody's; losing it costs nothing."""
+    """Return True if oomtune wrote this code quality report. Accept any empty report: overwriting it loses nothing."""
     try:
         issues = json.loads(text or "[]")
     except (ValueError, RecursionError):

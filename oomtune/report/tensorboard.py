@@ -1,7 +1,4 @@
-"""A probe as TensorBoard HParams: a session for each size that ran.
-
-TensorBoard's own messages and record writer write the event files; they need no TensorFlow.
-"""
+"""A probe as TensorBoard HParams: one session for each size that ran. Writing it needs no TensorFlow."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ _NUMBERS = ("batch_size", "sequence_length", "trial")
 
 
 def write_events(result: ProbeResult, logdir: Path) -> Path:
-    """Write a folder for the probe into `logdir`, replacing the folder that the same probe wrote before."""
+    """Write the probe to its own folder in `logdir`, and return the folder. The same probe reuses its folder."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", result.spec.name)[:60].strip(".-") or "probe"
     ended_s = _unix_seconds(result.probed_at)
     folder = logdir / f"{name}-{ended_s:.0f}"
@@ -47,7 +44,7 @@ def write_events(result: ProbeResult, logdir: Path) -> Path:
 
 
 def _hparams(run: Run) -> dict[str, str | float]:
-    """Return what the run tried, without the keys that have no value."""
+    """Return the settings of the run. Leave out settings without a value."""
     candidate = run.candidate
     values: dict[str, str | float | None] = {
         "batch_size": candidate.batch_size,
@@ -63,7 +60,7 @@ def _hparams(run: Run) -> dict[str, str | float]:
 
 
 def _experiment(result: ProbeResult, ended_s: float) -> api_pb2.Experiment:
-    # TensorBoard takes the columns of every probe in a folder from the first one, so each lists all possible columns.
+    # TensorBoard takes the columns for a whole folder from its first probe, so list all possible columns in each.
     kinds = [(name, api_pb2.DATA_TYPE_FLOAT64) for name in _NUMBERS] + [(n, api_pb2.DATA_TYPE_STRING) for n in _TEXTS]
     return api_pb2.Experiment(
         name=result.spec.name,
@@ -87,7 +84,7 @@ def _hparams_value(name: str, **content: object) -> summary_pb2.Summary.Value:
 
 
 def _scalar(tag: str, value: float) -> summary_pb2.Summary.Value:
-    # A double: a float has 24 bits, too few for peaks in bytes.
+    # Use a double: the 24 bits of a float are too few for peaks in bytes.
     tensor = tensor_pb2.TensorProto(
         dtype=types_pb2.DT_DOUBLE, tensor_shape=tensor_shape_pb2.TensorShapeProto(), double_val=[value]
     )

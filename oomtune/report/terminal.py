@@ -1,4 +1,4 @@
-"""A probe, an explanation and a diagnosis as the terminal shows them."""
+"""Terminal output for probes, explanations and diagnoses."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _style(row: TrialRow) -> str:
 
 
 def _memory_bar(row: TrialRow, budget: Budget) -> Text:
-    """Draw how full the limit was, with a mark where the headroom begins."""
+    """Draw the peak as a share of the limit, with a mark where the headroom begins."""
     if row.share is None:
         return Text("·" * _BAR_WIDTH, style="dim")
     filled = round(min(1.0, row.share) * _BAR_WIDTH)
@@ -93,7 +93,7 @@ def print_answer(console: Console, result: ProbeResult) -> None:
 
 
 def _answer(result: ProbeResult) -> RenderableType:
-    """Return the answer, the frontier, and what to paste into a script."""
+    """Return the answer, the frontier, and the lines to paste into a script."""
     title = f"{escape(result.spec.name)} on {escape(result.device.name)}"
     table = Table(title=title, title_justify="left", box=box.ROUNDED, show_header=False)
     table.add_column(style="dim")
@@ -178,7 +178,7 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
     parts: list[RenderableType] = [
         _title(f"{name} on {device}, {explanation_title(explanation)}"),
         "",
-        _title("Where the memory is at the peak"),
+        _title("Memory at the peak"),
         Text(f"  {peak_sentence(explanation)}"),
     ]
     if explanation.anatomy is not None:
@@ -230,11 +230,11 @@ def _unmeasured(rows: Sequence[RemedyRow]) -> list[Text]:
     for row in rows:
         if row.problem:
             names.setdefault(row.problem, []).append(row.name)
-    return [Text(f"  not here: {', '.join(group)}: {problem}", style="dim") for problem, group in names.items()]
+    return [Text(f"  not measured: {', '.join(group)}: {problem}", style="dim") for problem, group in names.items()]
 
 
 def _spec_lines(rows: Sequence[RemedyRow]) -> list[RenderableType]:
-    """Return the spec entries of each remedy that helps, in lines to copy."""
+    """Return the spec entries of each helpful remedy, as lines to copy."""
     helpful = [row for row in rows if row.helps]
     if not helpful:
         return []
@@ -257,7 +257,7 @@ def diagnosis_sentence(diagnosis: Diagnosis) -> str:
 
 
 def diagnosis_rows(diagnosis: Diagnosis, *, with_unknown: bool = False) -> list[tuple[str, str]]:
-    """Return the facts that the log states; with `with_unknown`, also name those that it doesn't."""
+    """Return the facts in the log; with `with_unknown`, also a row for each fact that the log lacks."""
     line = diagnosis.line
     shown = line if with_unknown or len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} ..."
     rows = [

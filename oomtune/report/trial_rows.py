@@ -1,4 +1,4 @@
-"""The trials of a probe as rows, and the words for how a trial ended, shared by every format."""
+"""The trials of a probe as rows for every format, and the words for how a trial ended."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ending_of(ended: Outcome | Run | FailedSize) -> Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """One trial: the run it shows, which is the last size of a climb that fitted, and how the trial ended."""
+    """One trial and one of its runs: the last size of a climb that fitted, or else the run of the candidate."""
 
     number: int
     purpose: str
@@ -55,7 +55,7 @@ class TrialRow:
     ending: Ending
     ended: str
     then: str
-    """What became of the larger sizes that ran after the one shown; empty when there were none."""
+    """How the larger sizes ended that ran after `run`; empty if there were none."""
     share: float | None
     """The peak of the run as a share of the limit."""
     error: TrialError | None

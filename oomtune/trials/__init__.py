@@ -1,1 +1,1 @@
-"""Run one candidate from outside: the runners, the worker process, and what an ending means."""
+"""Run trials in worker processes, and decide from how each one ended what it means."""

@@ -1,4 +1,4 @@
-"""A device whose memory follows a formula: for tests, and for trying the search without a machine."""
+"""A device whose memory follows a formula, for tests and for trying out the search."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _STEPS, _CONFIRM_STEPS = 4, 20
 class FakeDevice:
     """Answers like a worker on a device with `limit_bytes`, where a candidate's peak is `law(candidate)`.
 
-    `turns_need` is how much more memory buckets need when they take turns, as a factor; None if the model can't train
-    on several lengths. `parameters` is the number of weights of every model.
+    `turns_factor` multiplies the peak of buckets that take turns; None means a model that can't train on several
+    lengths. `parameters` is the number of weights of every model.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class FakeDevice:
         law: Law,
         headroom: float = 0.0,
         step_ms: Callable[[Candidate], float] = lambda candidate: 1.0 + candidate.batch_size / 10,
-        turns_need: float | None = 1.0,
+        turns_factor: float | None = 1.0,
         parameters: int | None = None,
     ) -> None:
         self.budget = Budget(limit_bytes=limit_bytes, headroom=headroom)
         self.law = law
         self.step_ms = step_ms
-        self.turns_need = turns_need
+        self.turns_factor = turns_factor
         self.parameters = parameters
         self.ran: list[Trial] = []
 
@@ -75,7 +75,7 @@ class FakeDevice:
         tried: list[Candidate] = []
         points = climb(
             trial.sizes,
-            lambda size: self._fitting(trial.lane.at(size), tried),
+            lambda size: self._run_size(trial.lane.at(size), tried),
             budget_bytes=self.budget.budget_bytes,
             every=trial.every_size,
         )
@@ -84,7 +84,7 @@ class FakeDevice:
             return Reply(stage=Stage.TRAIN, points=points, batch_size=last.batch_size, error=_out_of_memory(last))
         return Reply(stage=Stage.DONE, points=points, peak_bytes=points[-1].peak_bytes)
 
-    def _fitting(self, candidate: Candidate, tried: list[Candidate]) -> Point | None:
+    def _run_size(self, candidate: Candidate, tried: list[Candidate]) -> Point | None:
         tried.append(candidate)
         peak = self.law(candidate)
         if peak > self.budget.limit_bytes:
@@ -92,11 +92,11 @@ class FakeDevice:
         return Point(batch_size=candidate.batch_size, peak_bytes=peak, step_ms=self.step_ms(candidate))
 
     def _take_turns(self, trial: BucketTurns) -> Reply:
-        if self.turns_need is None:
+        if self.turns_factor is None:
             return Reply(stage=Stage.BUILD, error=_one_length_only())
         lane = trial.lane
         candidates = [dataclasses.replace(lane, sequence_length=length).at(size) for length, size in trial.buckets]
-        return self._steps(trial, candidates, times=self.turns_need)
+        return self._steps(trial, candidates, times=self.turns_factor)
 
     def _steps(self, trial: Trial, candidates: Sequence[Candidate], *, times: float = 1.0) -> Reply:
         # A confirming trial is longer: where the law is noisy, it meets the worse of two draws.
@@ -120,7 +120,7 @@ class FakeDevice:
         further = go_further(
             trial.further,
             Point(batch_size=trial.candidate.batch_size, peak_bytes=reply.peak_bytes, step_ms=reply.step_ms[-1]),
-            lambda size: self._fitting(trial.candidate.lane.at(size), tried),
+            lambda size: self._run_size(trial.candidate.lane.at(size), tried),
             budget_bytes=self.budget.budget_bytes,
             from_afar=trial.further_within_s is not None,
         )

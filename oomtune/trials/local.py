@@ -1,7 +1,7 @@
 """Runners that run trials in real processes.
 
 `ForkRunner` forks each trial from a worker that has imported TensorFlow; `SpawnRunner` starts a new interpreter for
-each trial. Both work around two faults of machines and say so: a CUDA that can't be forked, and a CPU that lists
+each trial. Both work around two machine faults, with a notice: CUDA that does not survive a fork, and a CPU that lists
 instructions that it can't run.
 """
 
@@ -61,7 +61,7 @@ class _ProcessRunner:
         self.notice = notice
         self.host = host or WorkerHost(self.mode)
         self.environment = dict(environment or {})
-        """Variables that trials need on this machine, and training too."""
+        """Variables that trials and later training need on this machine."""
 
     def run(self, trial: Trial, *, within_s: float | None = None) -> Outcome:
         if within_s is not None and within_s <= 0:
@@ -70,13 +70,13 @@ class _ProcessRunner:
         if not self.environment.items() <= self.host.environment.items():
             self._replace_host(self.host.mode)
         order = order_document("trial", self._order(trial))
-        ended = self._call(order, stop_at)
-        if self._works_around(ended):
-            ended = self._call(order, stop_at)
-        ending = _ending(ended)
-        if ended.timed_out and ended.duration_s < self.spec.trial.timeout_s:
-            return _cut_short(trial, self.budget, ending)
-        return _named(decide(trial, self.budget, ending), self.spec.model)
+        worker_exit = self._call(order, stop_at)
+        if self._work_around_machine_fault(worker_exit):
+            worker_exit = self._call(order, stop_at)
+        ending = _ending(worker_exit)
+        if worker_exit.timed_out and worker_exit.duration_s < self.spec.trial.timeout_s:
+            return _decide_at_deadline(trial, self.budget, ending)
+        return _name_users_code(decide(trial, self.budget, ending), self.spec.model)
 
     def _order(self, trial: Trial) -> WorkOrder:
         return WorkOrder(
@@ -100,9 +100,9 @@ class _ProcessRunner:
     def close(self) -> None:
         self.host.close()
 
-    def _works_around(self, ended: Exit) -> bool:
-        """Return True if the machine was at fault and the trial should run again in another way."""
-        no_tiles = ended.exit_code == -signal.SIGILL and self.device.kind == "cpu"
+    def _work_around_machine_fault(self, worker_exit: Exit) -> bool:
+        """Change how trials run if the machine is at fault. Return True if this trial should run again."""
+        no_tiles = worker_exit.exit_code == -signal.SIGILL and self.device.kind == "cpu"
         if no_tiles and _ISA not in {*self.environment, *os.environ}:
             self.notice(
                 "this CPU lists matrix instructions (AMX) that it can't run; "
@@ -111,7 +111,7 @@ class _ProcessRunner:
             self.environment[_ISA] = _WITHOUT_TILES
             self._replace_host(self.host.mode)
             return True
-        if self.device.kind == "gpu" and self.host.mode == "fork" and _is_fork_failure(ended):
+        if self.device.kind == "gpu" and self.host.mode == "fork" and _is_fork_failure(worker_exit):
             self.notice("CUDA can't be used in a forked process here; trials continue in fresh processes")
             self._replace_host("spawn")
             return True
@@ -130,19 +130,19 @@ class SpawnRunner(_ProcessRunner):
     mode: Mode = "spawn"
 
 
-def _ending(ended: Exit) -> Ending:
+def _ending(worker_exit: Exit) -> Ending:
     return Ending(
-        reply=_parse(ended.reply),
-        so_far=_parse(ended.so_far),
-        exit_code=ended.exit_code,
-        stderr_tail=ended.output_tail,
-        timed_out=ended.timed_out,
-        duration_s=ended.duration_s,
+        reply=_parse(worker_exit.reply),
+        so_far=_parse(worker_exit.so_far),
+        exit_code=worker_exit.exit_code,
+        stderr_tail=worker_exit.output_tail,
+        timed_out=worker_exit.timed_out,
+        duration_s=worker_exit.duration_s,
     )
 
 
-def _named(outcome: Outcome, model: ModelSpec) -> Outcome:
-    """Name the user's code in the error if that code may have ended the process."""
+def _name_users_code(outcome: Outcome, model: ModelSpec) -> Outcome:
+    """Name the user's code in the error of a process that died, because that code may have ended it."""
     match model:
         case Builder(function=name) | TrainStep(factory=name) | Script(path=name):
             code = f"model.{model.kind}: {name}"
@@ -154,8 +154,8 @@ def _named(outcome: Outcome, model: ModelSpec) -> Outcome:
     return dataclasses.replace(outcome, error=error)
 
 
-def _cut_short(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
-    """Return what the trial had proved when the time limit stopped it. Raise `TimeUp` if that is nothing."""
+def _decide_at_deadline(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
+    """Return the outcome of what had run when the time limit stopped the trial. Raise `TimeUp` if nothing had."""
     so_far = ending.so_far
     if so_far is not None and so_far.stage is Stage.DONE:
         return decide(trial, budget, ending)
@@ -166,12 +166,12 @@ def _cut_short(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
 
 
 def _parse(document: bytes) -> Reply | None:
-    """Return the reply; None if it is incomplete, or if the user's code wrote it."""
+    """Return the reply; None if it is incomplete, or if the user's code garbled it."""
     try:
         return _REPLY.validate_json(document) if document else None
     except ValidationError:
         return None
 
 
-def _is_fork_failure(ended: Exit) -> bool:
-    return b"initialization error" in ended.reply or "CUDA_ERROR_NOT_INITIALIZED" in ended.output_tail
+def _is_fork_failure(worker_exit: Exit) -> bool:
+    return b"initialization error" in worker_exit.reply or "CUDA_ERROR_NOT_INITIALIZED" in worker_exit.output_tail

@@ -1,7 +1,7 @@
-"""What the ending of a trial means. This is the only module that decides.
+"""Decide how a trial ended. No other module makes this decision.
 
-The type of an exception decides first, then the structure of its message (status, allocator, device), then the exit
-signal and the tail of stderr. Without a reply there is no success, and only memory makes a candidate "too big".
+The type of an exception counts first, then the structure of its message (status, allocator, device), then the exit
+signal and the tail of stderr. A trial without a reply never fits. Only lack of memory makes a candidate too large.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _OUT_OF_MEMORY: dict[str, FailureKind] = {"device_oom": Kind.DEVICE_OOM, "host_o
 
 # Memory is fragmented when more than this share of the limit is free, in pieces too small for the request ...
 _FREE_SHARE = 0.15
-# ... and more than this share is in use. With less in use, the request was larger than anything known.
+# ... and more than this share is in use. With less in use, the request alone was too large.
 _IN_USE_SHARE = 0.1
 
-# Memory leaks when it fills the room that is left within so many steps ...
+# Growth is a leak when it fills the remaining room within so many steps ...
 _STEPS_TO_FULL = 1000
-# ... or when each step adds this share of what is in use, at least.
+# ... or when each step adds at least this share of the memory in use.
 _LEAK_SHARE = 0.0005
 _LEAK_BYTES = MIB / 64
 # Growth below this is noise.
@@ -54,20 +54,20 @@ _NOISE_BYTES = 1024
 _FEWEST_STEPS = 4
 # Growth is steady when at least this share of the steps adds memory, ...
 _RISING_SHARE = 0.4
-# ... what other steps give back is at most this share of it, ...
+# ... other steps give back at most this share of what was added, ...
 _FALLING_SHARE = 0.25
-# ... and no single step adds more than this share of it.
+# ... and no single step adds more than this share of the total.
 _JUMP_SHARE = 0.6
-# Findings explain a leak when they hold at least this share of it.
+# Findings explain a leak when they account for at least this share of it.
 _EXPLAINED_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """What the outside saw of a trial. A negative exit code is the signal that ended the process.
+    """A finished trial as its parent process sees it. A negative exit code is the signal that ended the process.
 
-    `so_far` is what the worker had noted before it fell silent. It shows how far the trial got; it proves a success
-    only if it says that every step of the candidate ran, since larger sizes come after that.
+    `so_far` is the worker's last note. It proves that the candidate fits only if its stage is `DONE`: every step of the
+    candidate ran, and the process was lost at a larger size.
     """
 
     reply: Reply | None
@@ -83,7 +83,7 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
     if ending.reply is None and ending.so_far is not None and ending.so_far.stage is Stage.DONE:
         ending = replace(ending, reply=ending.so_far, timed_out=False)
     reply = ending.reply or ending.so_far or Reply(stage=Stage.BUILD)
-    points, over = _split(reply.points, budget)
+    points, over = _split_at_budget(reply.points, budget)
     failure = _failure(trial, budget, ending)
     if failure is None and over is not None:
         failure = Kind.DEVICE_OOM, over_headroom_error(max(point.peak_bytes for point in reply.points), budget)
@@ -91,8 +91,8 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
     leak = 0
     if trial.purpose is Purpose.CONFIRM:
         leak = leak_bytes_per_step(reply.memory_after_step_bytes, budget.limit_bytes - peak_bytes)
-    shown: dict[str, Any] = {
-        # Rounded here, so that everything that shows a time shows the same digits.
+    measurements: dict[str, Any] = {
+        # Round here, so that all output shows the same digits.
         "step_ms": round(statistics.median(reply.step_ms), 3) if reply.step_ms else None,
         "steps_run": len(reply.step_ms),
         "leak_bytes_per_step": leak,
@@ -108,36 +108,36 @@ def decide(trial: Trial, budget: Budget, ending: Ending) -> Outcome:
         return Failed(
             kind=kind,
             stage=reply.stage,
-            error=_fragmentation(allocator) or error,
+            error=_fragmentation_error(allocator) or error,
             batch_size=over.batch_size if over else reply.batch_size or trial.candidate.batch_size,
             peak_bytes=reply.peak_bytes,
             points=points,
             allocator=allocator,
-            **shown,
+            **measurements,
         )
     if points:
-        return Climbed(peak_bytes=peak_bytes, points=points, **shown)
-    further, failed = _further(reply, budget)
-    return Fitted(peak_bytes=peak_bytes, anatomy=reply.anatomy, further=further, further_failed=failed, **shown)
+        return Climbed(peak_bytes=peak_bytes, points=points, **measurements)
+    further, failed = _larger_sizes(reply, budget)
+    return Fitted(peak_bytes=peak_bytes, anatomy=reply.anatomy, further=further, further_failed=failed, **measurements)
 
 
-def _split(points: Sequence[Point], budget: Budget) -> tuple[tuple[Point, ...], Point | None]:
+def _split_at_budget(points: Sequence[Point], budget: Budget) -> tuple[tuple[Point, ...], Point | None]:
     """Return the points within the budget, and the smallest one above it."""
     over = [point for point in points if point.peak_bytes > budget.budget_bytes]
     within = tuple(point for point in points if point.peak_bytes <= budget.budget_bytes)
     return within, min(over, key=lambda point: point.batch_size, default=None)
 
 
-def _further(reply: Reply, budget: Budget) -> tuple[tuple[Point, ...], FailedSize | None]:
+def _larger_sizes(reply: Reply, budget: Budget) -> tuple[tuple[Point, ...], FailedSize | None]:
     """Return the larger sizes that fitted after the candidate, and the one that did not.
 
-    An error other than memory is left for the trial in which that size is the candidate.
+    Ignore errors other than memory: a trial with that size as its candidate will report them.
     """
-    fitted, over = _split(reply.further, budget)
+    fitted, over = _split_at_budget(reply.further, budget)
     if over is not None:
         return fitted, FailedSize(batch_size=over.batch_size, kind=Kind.DEVICE_OOM, peak_bytes=over.peak_bytes)
     if reply.further_error is not None and reply.further_at is not None:
-        kind, _ = _raised(reply.further_error)
+        kind, _ = _judge_error(reply.further_error)
         if kind is Kind.DEVICE_OOM:
             return fitted, FailedSize(batch_size=reply.further_at, kind=kind)
     return fitted, None
@@ -147,7 +147,7 @@ def _failure(trial: Trial, budget: Budget, ending: Ending) -> tuple[FailureKind,
     """Return why the candidate did not fit; None if it did."""
     reply = ending.reply
     if reply is not None and reply.error is not None:
-        kind, error = _raised(reply.error)
+        kind, error = _judge_error(reply.error)
         return kind, replace(error, message=error.message + _progress(reply)) if error.code == "raised" else error
     if reply is not None and reply.stage is Stage.DONE:
         peak_bytes = reply.peak_bytes or 0
@@ -160,11 +160,11 @@ def _failure(trial: Trial, budget: Budget, ending: Ending) -> tuple[FailureKind,
             message=f"no answer after {ending.duration_s:.0f} s",
             hint="raise trial.timeout if steps of this model really take that long",
         )
-    return _silent(ending)
+    return _judge_silence(ending)
 
 
 def _progress(reply: Reply) -> str:
-    """Return how far training had come when the user's code raised; empty if it had not begun."""
+    """Return how many steps ran before the user's code raised; empty if none did."""
     if not reply.step_ms or (reply.error is not None and "OomtuneError" in reply.error.bases):
         return ""
     doing = "validation" if reply.stage is Stage.VALIDATE else "training"
@@ -172,7 +172,7 @@ def _progress(reply: Reply) -> str:
 
 
 def over_headroom_error(peak_bytes: int, budget: Budget, allowed_bytes: int | None = None) -> TrialError:
-    """Return the error of a run that fitted the limit but not the budget. A check may allow more than the budget."""
+    """Return the error of a run with a peak over the budget, or over `allowed_bytes` if a check allows more."""
     most_bytes = budget.budget_bytes if allowed_bytes is None else allowed_bytes
     peak, most = format_bytes_apart(peak_bytes, most_bytes)
     beyond = "" if most_bytes == budget.budget_bytes else f", and over the {most} that noise explains"
@@ -181,8 +181,8 @@ def over_headroom_error(peak_bytes: int, budget: Budget, allowed_bytes: int | No
     return TrialError(code="over_headroom", message=message)
 
 
-def _raised(error: RaisedError) -> tuple[FailureKind, TrialError]:
-    """Judge an exception: by its type where the type is enough, by its message where several causes share the type."""
+def _judge_error(error: RaisedError) -> tuple[FailureKind, TrialError]:
+    """Judge an exception by its type, and by its message if several causes share the type."""
     names = {error.type_name.rsplit(".", 1)[-1], *error.bases}
     is_ours = "OomtuneError" in names
     report = TrialError(
@@ -204,18 +204,18 @@ def _raised(error: RaisedError) -> tuple[FailureKind, TrialError]:
 
 
 def _memory_line(message: str) -> str:
-    """Return the line that names the tensor; the message may hold a whole graph."""
+    """Return the line that names the tensor. The message may contain a whole graph."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return next((line for line in lines if "OOM" in line or "memory" in line), lines[0] if lines else "")
 
 
-def _silent(ending: Ending) -> tuple[FailureKind, TrialError]:
-    """Judge a process that ended without a reply by its signal and its last words."""
+def _judge_silence(ending: Ending) -> tuple[FailureKind, TrialError]:
+    """Judge a process that ended without a reply by its signal and the end of its output."""
     how = _how_it_ended(ending.exit_code)
     diagnosis = classify(ending.stderr_tail)
     if diagnosis.kind != "not_oom":
         kind = _OUT_OF_MEMORY[diagnosis.kind]
-        return kind, TrialError(code=kind.value, message=f"{how}; its last words: {diagnosis.line}")
+        return kind, TrialError(code=kind.value, message=f"{how}; its output says: {diagnosis.line}")
     if ending.exit_code == -signal.SIGKILL:
         return Kind.HOST_OOM, TrialError(
             code="host_oom",
@@ -252,11 +252,11 @@ def _allocator(reply: Reply) -> AllocatorState | None:
     return replace(state, requested_bytes=classify(f"{error.type_name}: {error.message}").bytes_requested)
 
 
-def _fragmentation(state: AllocatorState | None) -> TrialError | None:
+def _fragmentation_error(state: AllocatorState | None) -> TrialError | None:
     """Return the error that blames fragmentation, with the allocator's figures; None if fragmentation is not the cause.
 
-    Memory is fragmented when enough is free in total and no piece is large enough. On the CPU the trial ends before
-    the allocator names the request; the largest tensor in memory then stands for the request.
+    Memory is fragmented when enough is free in total but no piece is large enough. On the CPU the trial ends before
+    the allocator names the size of the request, so assume the size of the largest tensor in memory.
     """
     if state is None or not _is_fragmented(state):
         return None
@@ -287,7 +287,7 @@ def _is_fragmented(state: AllocatorState) -> bool:
 def leak_bytes_per_step(memory_after_step_bytes: Sequence[int], room_bytes: int) -> int:
     """Return by how many bytes memory grows with each step; 0 if it doesn't grow steadily.
 
-    In the first half of a run caches fill and the optimizer makes its slots. A leak goes on in the second half.
+    Only the second half of the run counts: in the first half, caches fill and the optimizer creates its slots.
     """
     later = memory_after_step_bytes[len(memory_after_step_bytes) // 2 :]
     if len(later) < _FEWEST_STEPS or not _grows_steadily(later):

@@ -1,4 +1,4 @@
-"""The boundary behind which trials run."""
+"""The interface between the search and whatever runs its trials."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oomtune.domain import Outcome, Trial
 
 
 class TimeUp(Exception):
-    """Time ran out before the trial had shown anything."""
+    """Time ran out before the trial measured anything."""
 
 
 class Runner(Protocol):

@@ -1,4 +1,4 @@
-"""The worker process from outside: start it, give it work, and leave nothing of it behind."""
+"""Start the worker process, give it work, and clean up after it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from oomtune.errors import DataUnreadable, TensorFlowMissing, TrialCrashed, Work
 Mode = Literal["fork", "spawn"]
 _T = TypeVar("_T")
 
-# The worker is started by name, so that this process imports no TensorFlow. The empty entry of sys.path goes, because
-# a typing.py or keras.py in the user's folder would hide the real module.
+# Start the worker by name, so that this process imports no TensorFlow. Drop the empty entry of sys.path, because a
+# typing.py or keras.py in the user's folder would hide the real module.
 _BOOT = "import sys; sys.path[:] = filter(None, sys.path); from oomtune.worker.process.zygote import serve; serve()"
 _TAIL_BYTES = 16_384
-_LAST_WORDS_CHARACTERS = 600
+_LAST_OUTPUT_CHARACTERS = 600
 _START_TIMEOUT_S = 180.0
 _ANSWER_TIMEOUT_S = 60.0
 _EXIT_TIMEOUT_S = 10.0
@@ -39,7 +39,7 @@ _NOTE_INTERVAL_S = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How one piece of work ended. A negative exit code is a signal; `so_far` is the last note of the worker."""
+    """How one piece of work ended. A negative exit code is a signal; `so_far` is the worker's last note."""
 
     reply: bytes
     so_far: bytes
@@ -69,7 +69,7 @@ class WorkerHost:
         self._is_closed = False
         self._fences_writes = False
         self._child: int | None = None
-        self._control, theirs = socket.socketpair()
+        self._control, worker_end = socket.socketpair()
         try:
             self.root = Path(tempfile.mkdtemp(prefix="oomtune-"))
             log = (self.root / "worker.txt").open("wb")
@@ -77,15 +77,15 @@ class WorkerHost:
             raise WorkerBroken(
                 f"no temporary folder can be written: {error.strerror}", hint="free disk space, or set TMPDIR"
             ) from None
-        with theirs, log:
+        with worker_end, log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, mode, str(theirs.fileno()), str(self.root)],
+                [sys.executable, "-c", _BOOT, mode, str(worker_end.fileno()), str(self.root)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(worker_end.fileno(),),
                 env={**os.environ, **self.environment},
-                # Ctrl-C in the terminal must reach the command line only, which then ends the worker.
+                # Ctrl-C in the terminal must reach only the command line, which then ends the worker.
                 start_new_session=True,
             )
 
@@ -98,18 +98,18 @@ class WorkerHost:
         timeout_s: float,
         watch: Callable[[bytes], None] | None = None,
     ) -> _T:
-        """Have the worker do something that is no trial, and return its answer.
+        """Run work other than a trial, and return the worker's answer.
 
-        Raise what the worker raised, as `DataUnreadable` or `TrialCrashed`. `watch` receives the worker's notes.
+        Raise an exception of the worker as `DataUnreadable` or `TrialCrashed`. `watch` receives the worker's notes.
         """
-        ended = self.call(order_document(word, order), timeout_s=timeout_s, watch=watch)
-        document = _parse(ended.reply)
+        worker_exit = self.call(order_document(word, order), timeout_s=timeout_s, watch=watch)
+        document = _parse(worker_exit.reply)
         if document is None:
-            last_words = ended.output_tail[-_LAST_WORDS_CHARACTERS:].strip()
-            how = f"did not answer within {timeout_s:.0f} s" if ended.timed_out else "ended without an answer"
-            raise WorkerBroken(f"the worker ({word}) {how}", hint=last_words or "try: oomtune doctor")
+            last_output = worker_exit.output_tail[-_LAST_OUTPUT_CHARACTERS:].strip()
+            how = f"did not answer within {timeout_s:.0f} s" if worker_exit.timed_out else "ended without an answer"
+            raise WorkerBroken(f"the worker ({word}) {how}", hint=last_output or "try: oomtune doctor")
         if document["error"] is not None:
-            raise _raised(TypeAdapter(RaisedError).validate_python(document["error"]))
+            raise _error_from_worker(TypeAdapter(RaisedError).validate_python(document["error"]))
         return TypeAdapter(answer).validate_python(document["value"])
 
     def call(self, order: bytes, *, timeout_s: float, watch: Callable[[bytes], None] | None = None) -> Exit:
@@ -117,7 +117,7 @@ class WorkerHost:
         self.wait_until_ready()
         scratch = self._scratch(order)
         try:
-            return self._call(scratch, timeout_s, watch or _ignore)
+            return self._call(scratch, timeout_s, watch or (lambda _note: None))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -159,7 +159,7 @@ class WorkerHost:
         )
 
     def _read_reply(self, descriptor: int, deadline: float, look: Callable[[], None]) -> tuple[bytes, bool]:
-        """Return all that came through the reply pipe until it closed, and whether the deadline came first."""
+        """Return the reply, read until the pipe closes, and whether the deadline came first."""
         chunks: list[bytes] = []
         while True:
             left_s = max(0.0, deadline - time.monotonic())
@@ -175,7 +175,7 @@ class WorkerHost:
             chunks.append(chunk)
 
     def _await_exit(self) -> int:
-        """Return the exit code of the child. Kill a child that has closed its pipe and lives on."""
+        """Return the exit code of the child. Kill a child that closed its pipe but does not exit."""
         if not self._is_readable(time.monotonic() + _EXIT_TIMEOUT_S):
             self._kill_child()
         exit_code = int(self._message(time.monotonic() + _ANSWER_TIMEOUT_S)["exited"])
@@ -227,9 +227,9 @@ class WorkerHost:
         return message
 
     def _worker_gone(self) -> WorkerBroken:
-        last_words = _tail(self.root / "worker.txt")[-_LAST_WORDS_CHARACTERS:].strip()
+        last_output = _tail(self.root / "worker.txt")[-_LAST_OUTPUT_CHARACTERS:].strip()
         return WorkerBroken(
-            "the worker process ended by itself", hint=last_words or "run the same command again to go on from here"
+            "the worker process ended by itself", hint=last_output or "run the same command again to continue"
         )
 
     def close(self) -> None:
@@ -259,15 +259,11 @@ def _parse(reply: bytes) -> dict[str, Any] | None:
     return document
 
 
-def _raised(error: RaisedError) -> DataUnreadable | TrialCrashed:
+def _error_from_worker(error: RaisedError) -> DataUnreadable | TrialCrashed:
     is_ours = "OomtuneError" in error.bases
     message = error.message if is_ours else f"{error.type_name.rsplit('.', 1)[-1]}: {error.message}"
     error_class = DataUnreadable if "DataUnreadable" in error.bases else TrialCrashed
     return error_class(message, hint=error.hint, traceback=error.traceback)
-
-
-def _ignore(_note: bytes) -> None:
-    pass
 
 
 def _contents(path: Path) -> bytes:

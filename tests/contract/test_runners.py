@@ -1,4 +1,4 @@
-"""One set of tests for every runner: the fake device must behave like real processes with real TensorFlow."""
+"""The contract of every runner: the fake device behaves like real processes with real TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oomtune.trials.local import ForkRunner, SpawnRunner
 from oomtune.trials.runner import Runner, TimeUp
 from tests.support.specs import BUDGET, CPU, small_probe_spec
 
-# The small model was measured to need about 3 MB, and 9 kB a sample.
+# Measured: the small model needs about 3 MB, plus 9 kB a sample.
 FITS, NEVER_FITS = 64, 1_000_000
 LANE = Candidate(batch_size=1).lane
 
@@ -84,7 +84,7 @@ def test_a_climb_runs_growing_sizes_until_one_exceeds_the_budget(runner: Runner)
     assert set(sizes) <= set(climb)
     assert outcome.points[0].peak_bytes < outcome.points[-1].peak_bytes <= BUDGET.budget_bytes
     assert outcome.kind is Kind.DEVICE_OOM
-    # Low on the curve noise can hide the slope, so that the last leap may be long.
+    # For small batches, noise can hide the slope, so the last leap may be long.
     low = outcome.points[-1].peak_bytes < 0.5 * BUDGET.budget_bytes
     assert sizes[-1] < outcome.batch_size <= (16 if low else 2) * sizes[-1]
 
@@ -128,8 +128,8 @@ def test_a_confirming_trial_runs_more_steps(runner: Runner) -> None:
     assert outcome.steps_run > runner.run(search(FITS)).steps_run
 
 
-def test_an_out_of_memory_trial_leaves_no_trace_in_the_next_one(runner: Runner) -> None:
-    # At about half the limit peaks vary by a twentieth from run to run; those of small batches vary by a fifth.
+def test_an_out_of_memory_trial_does_not_affect_the_next_one(runner: Runner) -> None:
+    # At about half the limit, peaks vary by 5 % from run to run; peaks of small batches vary by 20 %.
     before = runner.run(search(1024)).peak_bytes
     runner.run(search(NEVER_FITS))
     after = runner.run(search(1024)).peak_bytes
@@ -164,7 +164,7 @@ import keras
 import tensorflow as tf
 
 class Sleepy(keras.layers.Layer):
-    '''Runs for ever with more than 16 samples.'''
+    '''Never ends with more than 16 samples.'''
 
     def call(self, inputs):
         rounds = tf.where(tf.shape(inputs)[0] > 16, tf.constant(10**15, tf.int64), 0)

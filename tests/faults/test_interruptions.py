@@ -56,14 +56,14 @@ def test_a_stopped_probe_leaves_no_process_and_resumes_where_it_was(
     else:
         assert process.returncode == 130
         assert json.loads(out)["verdict"] == "interrupted"
-        assert "the same command goes on" in err
+        assert "run the same command again to continue" in err
         assert "Traceback" not in err
     assert not (cli.folder / "model.tuned.yaml").exists()
 
-    # Only one of the three probes runs to its end; one more trial shows that the others resume.
-    more = () if number is signal.SIGKILL else ("--max-trials", "1")
-    again = cli("probe", spec, "--json", *more)
-    assert again.code in ((0, 7) if more else (0,)), again.err  # the one more trial may be the last
+    # To save time, only one of the three probes runs to its end. One more trial shows that the others resume.
+    limit = () if number is signal.SIGKILL else ("--max-trials", "1")
+    again = cli("probe", spec, "--json", *limit)
+    assert again.code in ((0, 7) if limit else (0,)), again.err  # that trial may be the last
     assert f"resuming after {format_count(len(earlier), 'trial')} in the ledger" in again.err
     finished = started_trials(cli)
     assert finished[: len(earlier)] == earlier
@@ -121,10 +121,10 @@ def test_a_torn_ledger_is_repaired_with_a_notice(cli: Cli, spec_file: Callable[.
     lines = ledger.read_bytes().splitlines(keepends=True)
     last = max(index for index, line in enumerate(lines) if b'"number"' in line)
     ledger.write_bytes(b"".join(lines[: last + 1])[:-20])
-    ran = cli("probe", spec, "--json")
-    assert ran.code == 0
-    assert "was cut off and is ignored" in ran.err
-    assert 1 <= ran.document["new_trials"] < len(ran.document["trials"])
+    again = cli("probe", spec, "--json")
+    assert again.code == 0
+    assert "was cut off and is ignored" in again.err
+    assert 1 <= again.document["new_trials"] < len(again.document["trials"])
 
 
 def test_a_changed_spec_starts_a_new_ledger(cli: Cli, spec_file: Callable[..., Path]) -> None:
@@ -158,13 +158,13 @@ def test_a_full_disk_keeps_the_earlier_answer_and_the_ledger(cli: Cli) -> None:
     assert tuned.read_bytes() != before
 
 
-def no_files_at_all() -> None:
+def tiny_files_only() -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 
 
 def test_a_disk_without_any_room_is_reported_before_a_trial_runs(cli: Cli, spec_file: Callable[..., Path]) -> None:
-    process = cli.start("probe", spec_file(), "--json", before=no_files_at_all)
+    process = cli.start("probe", spec_file(), "--json", before=tiny_files_only)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 5, err
     assert json.loads(out)["exit_code"] == 5

@@ -117,11 +117,11 @@ def test_an_interrupted_session_keeps_its_records_and_can_go_on() -> None:
 LARGEST = "1024 of length 24, 1024 of length 40, 1024 of length 96, 383 of length 256"
 SMALLEST = "613 of length 24, 613 of length 40, 613 of length 96, 229 of length 256"
 GENTLE = "1021 of length 24, 612 of length 40, 255 of length 96, 95 of length 256"
-TOO_LARGE = f"no buckets: alternating, they exceed the budget, from {LARGEST} down to {SMALLEST}"
+TOO_LARGE = f"no buckets: alternating batches exceed the budget, from {LARGEST} down to {SMALLEST}"
 
 
 @pytest.mark.parametrize(
-    ("turns_need", "notices"),
+    ("turns_factor", "notices"),
     [
         (1.0, []),
         (50.0, [TOO_LARGE]),
@@ -129,7 +129,7 @@ TOO_LARGE = f"no buckets: alternating, they exceed the budget, from {LARGEST} do
         (None, ["no buckets: the model takes one length only"]),
     ],
 )
-def test_one_notice_says_why_there_are_no_buckets(turns_need: float | None, notices: list[str]) -> None:
+def test_one_notice_says_why_there_are_no_buckets(turns_factor: float | None, notices: list[str]) -> None:
     space = dataclasses.replace(
         EXACT_SPEC.space,
         sequence_lengths=(256,),
@@ -140,7 +140,7 @@ def test_one_notice_says_why_there_are_no_buckets(turns_need: float | None, noti
     device = FakeDevice(
         limit_bytes=10_100_000,
         law=lambda candidate: 100_000 + 100 * candidate.batch_size * (candidate.sequence_length or 1),
-        turns_need=turns_need,
+        turns_factor=turns_factor,
     )
     observer = Notices()
     result = probe(device, device.budget, dataclasses.replace(EXACT_SPEC, space=space), observer=observer)

@@ -1,4 +1,4 @@
-"""Rematerialise a model that is a class: its own code, and no graph, decides which layer runs when.
+"""Rematerialise a model that is a class: its code, not a graph, decides which layer runs when.
 
 One trial run shows which layers are called in what order, and what each call and the code between them keeps. The calls
 are then grouped into parts, as the nodes of a graph are. The model's code stays in charge: it calls the layers, and
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 CallKey = tuple[int, int]
-"""The id of a layer, and which of its calls is meant."""
+"""The id of a layer, and the index of one of its calls."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,8 +140,8 @@ def make_plan(run: TrialRun, call: Call, is_opened: Callable[[Call], bool], *, e
         calls = [(keys[index], stretches[index].call) for index in range(part.start, part.stop)]
         layers = [call.layer for _, call in calls if call is not None]
         if part.again and layers:
-            named = _Part(graphs.name_part(layers))
-            plan |= {key: _PlannedCall(named, call.signature) for key, call in calls if call is not None}
+            named_part = _Part(graphs.name_part(layers))
+            plan |= {key: _PlannedCall(named_part, call.signature) for key, call in calls if call is not None}
     return plan
 
 
@@ -179,5 +179,7 @@ def _last_use(run: TrialRun, tensor: tf.Tensor, stretches: Sequence[_Stretch], w
     if any(tensor is output for output in whole.outputs):
         return len(stretches)
     users = [run.operations.indices[user.name] for user in tensor.consumers()]
-    used = [index for index, one in enumerate(stretches) if any(one.start <= user < one.stop for user in users)]
+    used = [
+        index for index, stretch in enumerate(stretches) if any(stretch.start <= user < stretch.stop for user in users)
+    ]
     return max(used, default=-1)

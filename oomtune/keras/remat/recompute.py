@@ -164,7 +164,8 @@ def recomputed(function: Callable[[Any], Any], arguments: Any, owner: keras.Laye
     """
     step = _Step.of(function, arguments, part)
     steps = step.chain()
-    outside = list({id(one): one for each in steps for one in each.inputs if not isinstance(one, _Made)}.values())
+    inputs = [tensor for each in steps for tensor in each.inputs if not isinstance(tensor, _Made)]
+    outside = list({id(tensor): tensor for tensor in inputs}.values())
     sources = [index for index, tensor in enumerate(outside) if _is_differentiable(tensor)]
     runs: list[_Run] = []
 

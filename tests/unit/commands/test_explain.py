@@ -196,7 +196,7 @@ def test_screen_and_document_agree_and_print_names_verbatim() -> None:
     shown, document = text.getvalue(), json.loads(json.dumps(explanation_document(explanation)))
     assert "[bold]lstm" in shown
     assert "activations kept for the backward pass" in shown
-    assert "not here: XLA on: XLA can't do that" in shown
+    assert "not measured: XLA on: XLA can't do that" in shown
     assert [row.name for row in remedy_rows(explanation)] == [entry["name"] for entry in document["remedies"]]
     assert part_rows(explanation)[0].origin == "measured"
     assert {part["held"]: part["how"] for part in document["anatomy"]["parts"]} == {

@@ -208,7 +208,7 @@ def test_a_model_for_one_batch_size_has_no_larger_batch() -> None:
     costs = [explanation.before, *(remedy.cost for remedy in explanation.remedies if remedy.cost)]
     assert {(cost.largest_batch_size, cost.certainty) for cost in costs} == {(8, Certainty.NO_LARGER)}
     assert before_row(explanation).batch == "=8"
-    assert growth_sentences(explanation) == ["Only this batch ran, so how memory grows with the batch is not known."]
+    assert growth_sentences(explanation) == ["Only this batch ran, so how memory grows with the batch is unknown."]
     assert "a larger batch fails for a reason other than memory" in remedy_notes(explanation)[-1]
 
 

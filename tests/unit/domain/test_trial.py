@@ -21,7 +21,7 @@ TRIALS: list[Trial] = [
 
 
 @pytest.mark.parametrize("trial", TRIALS)
-def test_a_worker_reads_the_trial_that_it_was_ordered_to_run(trial: Trial) -> None:
+def test_an_order_keeps_its_trial_on_the_way_to_the_worker(trial: Trial) -> None:
     orders = TypeAdapter(WorkOrder)
     order = small_work_order(trial)
     assert orders.validate_json(orders.dump_json(order)).trial == trial

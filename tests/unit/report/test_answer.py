@@ -1,4 +1,4 @@
-"""The answer of a probe in words: the verdict, and what the trials found besides the answer."""
+"""The answer of a probe in words: the verdict, the settings and the findings."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_sentence_of_a_failed_probe_ends_with_one_full_stop() -> None:
     assert verdict_words(failed).sentence == sentence
 
 
-def test_a_finding_that_makes_memory_grow_says_how_long_memory_lasts() -> None:
+def test_a_finding_that_makes_memory_grow_tells_how_long_memory_lasts() -> None:
     (row,) = finding_rows(result_of(confirmed(KEPT)))
     assert row.message == "a list grows; the rest of the limit lasts 20,971 steps"
     assert (row.where, row.hint) == ("a.py:7", "clear it")
@@ -96,7 +96,7 @@ def test_the_json_document_has_the_findings_of_the_answer() -> None:
     assert "findings" not in probe_document(result_of(confirmed()))["trials"][0]
 
 
-def test_paste_lines_do_not_compile_a_model_that_comes_compiled() -> None:
+def test_paste_lines_do_not_compile_a_model_that_is_already_compiled() -> None:
     device = linear_device()
     result = dataclasses.replace(probe(device, device.budget), tuned_path="m.tuned.yaml")
     assert any(line.startswith("model.compile(") for line in paste_lines(result))
@@ -134,6 +134,6 @@ def test_paste_lines_are_not_wrapped_on_a_narrow_terminal() -> None:
     path = f"{'folder/' * 20}model.tuned.yaml"
     result = dataclasses.replace(probe(device, device.budget), tuned_path=path)
     print_answer(Console(file=text, width=60), result)
-    shown = text.getvalue().splitlines()
-    assert f"tuned config: {path}" in shown
-    assert [f"  {line}" for line in paste_lines(result)] == shown[-len(paste_lines(result)) :]
+    printed = text.getvalue().splitlines()
+    assert f"tuned config: {path}" in printed
+    assert [f"  {line}" for line in paste_lines(result)] == printed[-len(paste_lines(result)) :]

@@ -1,4 +1,4 @@
-"""The result of a check in words, and as pipelines read it: Markdown, JUnit, GitHub and GitLab."""
+"""The result of a check in words, and in the formats of CI: Markdown, JUnit, GitHub and GitLab."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_check_that_could_not_run_is_an_error_on_the_faulty_line() -> None:
 
 
 @pytest.mark.parametrize(("peak", "word"), [(500, "sure"), (700, "likely"), (900, "not sure")])
-def test_certainty_depends_on_the_room_that_the_cpu_run_leaves_on_the_card(peak: int, word: str) -> None:
+def test_certainty_depends_on_how_much_room_the_peak_leaves_on_the_card(peak: int, word: str) -> None:
     card = dataclasses.replace(CPU, stands_in_for="Tesla T4")
     result = dataclasses.replace(FITS, device=card, outcome=dataclasses.replace(FITTED, peak_bytes=peak))
     assert certainty(result).startswith(word)
@@ -147,7 +147,7 @@ def test_certainty_depends_on_the_room_that_the_cpu_run_leaves_on_the_card(peak:
 @pytest.mark.parametrize(
     ("kind", "word"), [(Kind.DEVICE_OOM, "sure"), (Kind.TIMEOUT, "not known"), (Kind.CRASH, "not known")]
 )
-def test_only_an_out_of_memory_error_here_says_something_about_the_card(kind: FailureKind, word: str) -> None:
+def test_only_an_out_of_memory_error_on_the_cpu_gives_certainty_about_the_card(kind: FailureKind, word: str) -> None:
     card = dataclasses.replace(CPU, stands_in_for="Tesla T4")
     outcome = failed(kind, stage=Stage.DONE)
     result = dataclasses.replace(FITS, verdict=CheckVerdict.DOES_NOT_FIT, device=card, outcome=outcome, was_tuned=True)

@@ -1,4 +1,4 @@
-"""A finished probe in every format: one set of numbers, every way to end, and text that stays text."""
+"""A finished probe in every format: the same numbers, every way to end, and escaped text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def result() -> ProbeResult:
 
 @pytest.fixture(scope="module")
 def large() -> ProbeResult:
-    """Batches and milliseconds in the thousands."""
+    """Return a probe with batches and milliseconds in the thousands."""
     spec = probe_spec(search__batch_size={"min": 1, "max": 100_000}, search__objective="batch_size")
     return finished(spec, limit_bytes=8 * 1024 * MIB)
 
@@ -88,10 +88,10 @@ def test_every_format_shows_the_same_numbers(which: str, request: pytest.Fixture
     assert (best["batch_size"] > 1000) == (which == "large")
     rows = dict(answer_rows(result))
     assert rows["batch size"] == str(best["batch_size"])
-    assert "<dt>batch size</dt>" not in page  # it stands in large type above, and only there
+    assert "<dt>batch size</dt>" not in page  # only in large type above
     assert f"<dt>step</dt><dd>{rows['step']}</dd>" in page
     assert f"| step | {rows['step']} |" in text
-    assert f"| {rows['step'].partition(' ms')[0]} ms |" in text  # the winner's own trial has it too
+    assert f"| {rows['step'].partition(' ms')[0]} ms |" in text  # also in the row of the winning trial
     for row in length_rows(result):
         assert f"| {row.length} | {row.share_cut:.1%} | {row.share_padding:.0%} |" in text
         assert f'>{row.share_cut:.1%}</td><td class="number">{row.share_padding:.0%}</td>' in page
@@ -115,7 +115,7 @@ def test_the_batch_at_which_a_fit_meets_the_budget_is_one_number_everywhere(resu
     assert rows
     for row in rows:
         edge = f"{row.line_edge:,.0f}"
-        (series,) = [one for one in drawn["frontier"]["series"] if one["name"] == row.lane.precision]
+        (series,) = [series for series in drawn["frontier"]["series"] if series["name"] == row.lane.precision]
         (point,) = [point for point in series["edge"] if point["x"] == row.lane.sequence_length]
         assert (point["y"], point["at"]) == (row.line_edge, edge)
         (lane,) = [lane for lane in drawn["curve"]["lanes"] if lane["name"] == str(row.lane)]

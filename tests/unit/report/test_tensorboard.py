@@ -17,7 +17,7 @@ from tests.support.rendered import event_values
 def test_every_size_that_ran_has_a_session_with_its_parameters_and_ending(tmp_path: Path) -> None:
     result = finished(probe_spec(with_data=True))
     folder = write_events(result, tmp_path)
-    assert write_events(result, tmp_path) == folder  # writing the same probe again adds nothing
+    assert write_events(result, tmp_path) == folder  # writing it again adds nothing
     runs = runs_of(result.records)
     sessions = [path for path in folder.iterdir() if path.is_dir()]
     assert len(sessions) == len({(run.trial_number, run.candidate.batch_size) for run in runs})

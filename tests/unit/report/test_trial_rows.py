@@ -1,4 +1,4 @@
-"""Trials as rows and lines."""
+"""Trials as rows of a table, and as lines of text."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_no_bucket_has_a_smaller_batch_than_a_bucket_of_longer_samples() -> None
 
 
 def test_buckets_that_need_more_in_turns_shrink_together_until_they_fit() -> None:
-    device = FakeDevice(limit_bytes=10_100_000, law=law, turns_need=1.1)
+    device = FakeDevice(limit_bytes=10_100_000, law=law, turns_factor=1.1)
     buckets = buckets_found(SPACE, device.budget, play(device, SPACE))
     assert buckets is not None
     ran = [
@@ -128,9 +128,9 @@ def test_buckets_that_need_more_in_turns_shrink_together_until_they_fit() -> Non
     assert 1.1 * largest <= device.budget.budget_bytes
 
 
-@pytest.mark.parametrize(("turns_need", "most"), [(None, 4), (50.0, 4), (1.0, 0)])
-def test_the_answer_stands_where_buckets_can_not_take_turns(turns_need: float | None, most: int) -> None:
-    device = FakeDevice(limit_bytes=10_100_000, law=law, turns_need=turns_need)
+@pytest.mark.parametrize(("turns_factor", "most"), [(None, 4), (50.0, 4), (1.0, 0)])
+def test_the_answer_stands_where_buckets_can_not_take_turns(turns_factor: float | None, most: int) -> None:
+    device = FakeDevice(limit_bytes=10_100_000, law=law, turns_factor=turns_factor)
     space = replace(SPACE, most_buckets=most)
     history = play(device, space)
     assert buckets_found(space, device.budget, history) is None
@@ -138,7 +138,7 @@ def test_the_answer_stands_where_buckets_can_not_take_turns(turns_need: float | 
     assert best is not None
     assert best.confirmed_by is not None
     tried = [record for record in history if record.buckets]
-    assert len(tried) == {None: 1, 50.0: 12, 1.0: 0}[turns_need]
+    assert len(tried) == {None: 1, 50.0: 12, 1.0: 0}[turns_factor]
 
 
 def test_trials_for_buckets_do_not_change_the_confirmed_answer() -> None:

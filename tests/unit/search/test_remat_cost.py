@@ -139,7 +139,7 @@ def test_a_model_that_fails_without_rematerialisation_keeps_its_answer_with_a_no
     runner, notices = FailsWithout(limit_bytes=1_000, law=device(1.0).law), Notices()
     result = probe(runner, runner.budget, ONLY_WITH, observer=notices)
     assert (result.verdict, result.remat_slowdown) == (Verdict.TUNED, None)
-    assert notices.notices == ["the time that rematerialisation costs is not known: no such op"]
+    assert notices.notices == ["the time cost of rematerialisation is unknown: no such op"]
     assert probe(runner, runner.budget, ONLY_WITH, earlier=result.records).new_trials == 0
 
 

@@ -1,4 +1,4 @@
-"""Endings are judged by exception type, then message structure, then signal and last words."""
+"""Endings are judged by exception type, then message structure, then signal and the end of the output."""
 
 from __future__ import annotations
 
@@ -306,11 +306,11 @@ def test_on_the_cpu_a_fragmentation_error_suggests_a_smaller_batch() -> None:
 PIECES = TrialError(code=FRAGMENTATION, message="fragmentation: 30% of the limit is free", hint="use another allocator")
 
 
-@pytest.mark.parametrize(("required_mib", "blamed"), [(None, True), (90, True), (1_500, False)])
-def test_fragmentation_is_blamed_only_if_the_limit_is_large_enough(required_mib: int | None, blamed: bool) -> None:
+@pytest.mark.parametrize(("required_mib", "is_blamed"), [(None, True), (90, True), (1_500, False)])
+def test_fragmentation_is_blamed_only_if_the_limit_is_large_enough(required_mib: int | None, is_blamed: bool) -> None:
     result = dataclasses.replace(finished(limit_bytes=30 * MIB), budget=LARGE_BUDGET)
     required_bytes = None if required_mib is None else required_mib * MIB
     error = nothing_fits_error(result, SEARCH.candidate, required_bytes, PIECES)
-    assert (PIECES.message in error.message) == blamed
-    assert error.hint.startswith(PIECES.hint) == blamed
+    assert (PIECES.message in error.message) == is_blamed
+    assert error.hint.startswith(PIECES.hint) == is_blamed
     assert required_mib is None or format_bytes(required_mib * MIB) in error.message
