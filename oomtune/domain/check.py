@@ -77,7 +77,7 @@ class CheckResult:
     """Whether somebody edited the spec inside the tuned config after the search."""
     spec_edited: bool = False
     """Whether somebody edited the source spec after the search."""
-    took_over: bool = False
+    uses_edited_spec: bool = False
     """Whether an update searched the edited source spec instead of the spec in the tuned config."""
     problem: TrialError | None = None
     notices: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class CheckResult:
     @property
     def ignores_spec_edit(self) -> bool:
         """Whether the verdict ignores an edit of the source spec."""
-        return self.spec_edited and not self.file_edited and not self.took_over
+        return self.spec_edited and not self.file_edited and not self.uses_edited_spec
 
     @property
     def card_budget_bytes(self) -> int:

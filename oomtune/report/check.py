@@ -64,7 +64,7 @@ def _verdict_message(result: CheckResult) -> CheckMessage:
 
 def _fits_message(result: CheckResult) -> CheckMessage:
     if result.verdict is CheckVerdict.UPDATED:
-        searched = "searched the edited spec" if result.took_over else "searched again"
+        searched = "searched the edited spec" if result.uses_edited_spec else "searched again"
         return CheckMessage(sentence=f"{searched}: {result.candidate} fits; {result.path} is rewritten")
     if not result.confirmed:
         return CheckMessage(sentence=f"{result.candidate} fits; it had never been confirmed before")
@@ -75,7 +75,7 @@ def _does_not_fit_message(result: CheckResult) -> CheckMessage:
     outcome = result.deciding
     what = str(result.candidate) if outcome is result.outcome else f"{result.candidate} with alternating buckets"
     if result.updated is not None:
-        where = "with the edited spec" if result.took_over else f"at {result.candidate.lane}"
+        where = "with the edited spec" if result.uses_edited_spec else f"at {result.candidate.lane}"
         return CheckMessage(
             sentence=f"nothing fits any more {where}; {result.path} is unchanged",
             hint=f"search everything that its spec allows: oomtune probe {result.path}; or give it more memory",

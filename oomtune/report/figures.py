@@ -74,11 +74,11 @@ def _frontier(result: ProbeResult, runs: Sequence[Run], lines: Mapping[Lane, Lin
 def _frontier_summary(result: ProbeResult) -> str:
     if not result.frontier:
         return "No batch that ran fitted."
-    known = sum(point.edge_known for point in result.frontier)
+    known_edges = sum(point.edge_known for point in result.frontier)
     lanes = f"each of {len(result.frontier)} lanes" if len(result.frontier) > 1 else "one lane"
-    rings = "" if known == len(result.frontier) else " A ring marks lanes where a larger batch may fit."
+    rings = "" if known_edges == len(result.frontier) else " A ring marks lanes where a larger batch may fit."
     return (
-        f"The largest batch that ran and fitted in {lanes}; the edge is known in {known}.{rings} "
+        f"The largest batch that ran and fitted in {lanes}; the edge is known in {known_edges}.{rings} "
         "The table below lists them."
     )
 

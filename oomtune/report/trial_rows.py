@@ -76,7 +76,9 @@ def trial_row(record: TrialRecord, budget: Budget) -> TrialRow:
     own = runs[: len(runs) - len(further)]
     climb = [run for run in own if run.provenance is Provenance.IN_CLIMB and run.fits]
     shown, deciding = (climb or own)[-1], own[-1]
-    words = f"{ending_of(deciding).words}{' (fragmentation)' if is_fragmentation(deciding) else ''}"
+    words = (
+        f"{ending_of(deciding).words}{' (fragmentation)' if deciding.error and deciding.error.is_fragmentation else ''}"
+    )
     if climb and not deciding.fits:
         then = ended = f"{deciding.candidate.batch_size}: {words}"
     else:
@@ -99,10 +101,6 @@ def trial_row(record: TrialRecord, budget: Budget) -> TrialRow:
 
 def peak_of_limit(peak_bytes: int, budget: Budget) -> str:
     return f"{format_bytes(peak_bytes)} of {format_bytes(budget.limit_bytes)} ({peak_bytes / budget.limit_bytes:.0%})"
-
-
-def is_fragmentation(run: Run) -> bool:
-    return run.error is not None and run.error.is_fragmentation
 
 
 def _words_for_larger(runs: Sequence[Run]) -> str:

@@ -99,7 +99,7 @@ def result_before_run(subject: Subject, loaded: LoadedSpec, place: Place, option
         spec_diff=edits.lines,
         file_edited=edits.file_edited,
         spec_edited=edits.spec_edited,
-        took_over=subject.took_over,
+        uses_edited_spec=subject.uses_edited_spec,
         notices=(*resolved.notices, *subject.notices),
     )
 
@@ -155,7 +155,7 @@ def _trials(result: CheckResult, subject: Subject, loaded: LoadedSpec) -> list[T
     """Return the trials of the answer; none if an edited spec no longer allows it, which leaves only a search."""
     space, candidate = loaded.spec.space, result.candidate
     is_allowed = candidate.lane in space.lanes() and candidate.batch_size in space.batch_sizes
-    return trials_of(candidate, subject.tuned) if is_allowed or not result.took_over else []
+    return trials_of(candidate, subject.tuned) if is_allowed or not result.uses_edited_spec else []
 
 
 def run_trials(

@@ -71,7 +71,7 @@ class Subject:
     loaded: LoadedSpec
     tuned: TunedConfig | None
     edits: Edits = field(default_factory=Edits)
-    took_over: bool = False
+    uses_edited_spec: bool = False
     """Whether the edited source spec was loaded in place of the copy in the file."""
     notices: tuple[str, ...] = ()
 
@@ -90,7 +90,7 @@ class Subject:
             loaded = dataclasses.replace(
                 loaded, document=document, values=document.values, overridden=tuple(overridden)
             )
-        if self.took_over:
+        if self.uses_edited_spec:
             return loaded
         # What was edited in the file stays in it, so it does not count as an edit of the spec later.
         overridden = dict.fromkeys((*loaded.overridden, *self.edits.keys_in_file))
@@ -114,8 +114,8 @@ def read_subject(path: Path, options: CheckOptions) -> Subject:
         return Subject(path=path, document=document, loaded=loaded, tuned=None)
     source, notices = _read_source(path, loaded.source)
     edits = find_edits(document, tuned.evidence, source)
-    takes_over = options.update and source is not None and edits.spec_edited and not edits.file_edited
-    if takes_over and source is not None:
+    uses_edited_spec = options.update and source is not None and edits.spec_edited and not edits.file_edited
+    if uses_edited_spec and source is not None:
         loaded = load_edited_spec(document, tuned.evidence, source, settings=options.settings, flags=options.flags())
     return Subject(
         path=path,
@@ -123,7 +123,7 @@ def read_subject(path: Path, options: CheckOptions) -> Subject:
         loaded=loaded,
         tuned=tuned,
         edits=edits,
-        took_over=takes_over,
+        uses_edited_spec=uses_edited_spec,
         notices=notices,
     )
 

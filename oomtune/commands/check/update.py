@@ -37,7 +37,7 @@ def update(
     if result.verdict is CheckVerdict.BROKEN:
         return result
     searched = run_session(
-        spec if result.took_over else dataclasses.replace(spec, space=spec.space.only(result.candidate.lane)),
+        spec if result.uses_edited_spec else dataclasses.replace(spec, space=spec.space.only(result.candidate.lane)),
         result.device,
         result.budget,
         runner=runner,

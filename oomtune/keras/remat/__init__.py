@@ -1,6 +1,6 @@
 """Rematerialisation: recompute parts of a model in the backward pass instead of keeping their activations.
 
-Weights, names, optimizer and saved files stay as they are. This package imports TensorFlow, so only trials import it
+Weights, names, optimizer and saved files do not change. This package imports TensorFlow, so only trials import it
 at module level.
 """
 

@@ -18,7 +18,7 @@ class Recomputed:
     names: list[str] = field(default_factory=list)
     """The recomputed parts, each named by its first and last layer."""
     skipped_parts: dict[str, str] = field(default_factory=dict)
-    """The parts that should have been recomputed but were not, with the reason."""
+    """The planned parts that were not recomputed, each with its reason."""
     is_examined: bool = False
     """Whether the model was searched for parts. A model that is not built yet is searched on its first run."""
     has_plan: bool = False
@@ -38,7 +38,7 @@ class Recomputed:
         self.has_plan = self.has_plan or has_parts
 
     def missed(self) -> str:
-        """Explain what was not recomputed although the spec wanted it; empty if nothing was missed."""
+        """Explain which requested parts were not recomputed, and why; empty if all were."""
         if self.skipped_parts:
             return "; ".join(f"{name} is not recomputed: {reason}" for name, reason in self.skipped_parts.items())
         if self.names:

@@ -97,7 +97,7 @@ class _Step:
     function: Callable[[Any], Any]
     arguments: _Arguments
     inputs: list[tf.Tensor | _Made]
-    """Its input tensors. The second run makes those of earlier steps in the same part anew, so they are not held."""
+    """Its input tensors. Results of earlier steps in the same part are not held: the second run computes them anew."""
     part: object
     call_state: CallState = field(default_factory=CallState.current)
     updates: Updates = field(default_factory=Updates)
@@ -215,7 +215,8 @@ def _run_again(steps: Sequence[_Step], outside: Sequence[tf.Tensor], tensors: Se
     last = _Run(None, [])
     for step in steps:
         inputs = [
-            made[id(one.step)][one.index] if isinstance(one, _Made) else replacements[id(one)] for one in step.inputs
+            made[id(source.step)][source.index] if isinstance(source, _Made) else replacements[id(source)]
+            for source in step.inputs
         ]
         states = [(variable, next(before)) for variable, _ in step.updates.states()]
         with step.call_state.restored(), keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
@@ -241,8 +242,8 @@ def _delay(upstream: Sequence[tf.Tensor], tensors: Sequence[tf.Tensor]) -> list[
     """
     if tf.executing_eagerly():
         return list(tensors)
-    firsts = [tf.reshape(tf.convert_to_tensor(one), [-1])[:1] for one in upstream]
-    number = tf.reduce_max(tf.concat([tf.cast(tf.math.real(one), tf.float32) for one in firsts], 0))
+    firsts = [tf.reshape(tf.convert_to_tensor(tensor), [-1])[:1] for tensor in upstream]
+    number = tf.reduce_max(tf.concat([tf.cast(tf.math.real(first), tf.float32) for first in firsts], 0))
     never = tf.logical_and(tf.math.is_inf(number), tf.math.is_nan(number))
     return [_unless(never, tensor) for tensor in tensors]
 
@@ -262,6 +263,6 @@ def _finish_first(to_inputs: Sequence[Any], to_variables: Sequence[Any]) -> list
     """
     if tf.executing_eagerly():
         return list(to_inputs)
-    ready = [one for one in tf.nest.flatten(to_variables, expand_composites=True) if one is not None]
+    ready = [leaf for leaf in tf.nest.flatten(to_variables, expand_composites=True) if leaf is not None]
     with tf.control_dependencies(ready):
-        return [tf.identity(one) if isinstance(one, tf.Tensor) else one for one in to_inputs]
+        return [tf.identity(leaf) if isinstance(leaf, tf.Tensor) else leaf for leaf in to_inputs]

@@ -134,7 +134,7 @@ class _Cutter:
             if has_parts:
                 opened = self._open_class(call.layer, ends_the_model=False)
                 opened.plans[call.signature] = plan
-                opened.watch(one.layer for one in call.calls)
+                opened.watch(inner.layer for inner in call.calls)
             inside.append(has_parts)
             return has_parts
 
@@ -159,7 +159,7 @@ def _members_to_open(layer: keras.Layer) -> list[keras.Layer]:
 def _watched(layer: keras.Layer) -> list[keras.Layer]:
     """Return the layers whose calls a trial run records: the members, and those of members that may be opened."""
     inner = [member for member in _members_to_open(layer) if graph_of(member) is None]
-    return [*_members(layer), *(one for member in inner for one in _watched(member))]
+    return [*_members(layer), *(layer for member in inner for layer in _watched(member))]
 
 
 def _is_container(layer: keras.Layer) -> bool:

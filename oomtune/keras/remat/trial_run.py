@@ -41,7 +41,7 @@ class Cost:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of a layer in a trial run, with the range of graph operations that it made."""
+    """One call of a layer in a trial run, with the range of graph operations that it added."""
 
     layer: keras.Layer
     start: int
@@ -50,11 +50,11 @@ class Call:
     stop: int = 0
     outputs: list[tf.Tensor] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    """The calls that it made in turn."""
+    """The calls of other layers inside this one."""
     written: list[Any] = field(default_factory=list)
-    """The Keras variables that it wrote to."""
+    """The Keras variables that the call wrote to."""
     has_other_outputs: bool = False
-    """Whether it returned anything other than dense tensors."""
+    """Whether the call returned anything other than dense tensors."""
 
 
 class _NeedsRealTensors(Exception):
@@ -185,13 +185,13 @@ def _run(function: Callable[[Any], Any], placeholders: Any) -> Any:
 
 
 def is_trusted(operation: Any) -> bool:
-    """Return whether it runs only Keras' own code, which keeps all state in Keras variables."""
+    """Return whether the operation runs only Keras' own code, which keeps all state in Keras variables."""
     inside = operation._flatten_layers(include_self=False) if isinstance(operation, keras.Layer) else []
-    return all(_is_keras(one) for one in [operation, *inside])
+    return all(_is_keras(part) for part in [operation, *inside])
 
 
 def _is_keras(operation: Any) -> bool:
-    """Check the operation's class, and functions that it holds, such as an activation."""
+    """Return whether the operation's class, and each function it holds (such as an activation), is Keras' own."""
     if type(operation).__name__ in _NOT_TRUSTED or not _from_keras(type(operation)):
         return False
     functions = [value for value in vars(operation).values() if callable(value) and not isinstance(value, keras.Layer)]
@@ -203,7 +203,7 @@ def _from_keras(thing: Any) -> bool:
 
 
 def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Summarise how a layer is called, as far as the layer may act on it."""
+    """Return a key for how a layer is called. Calls with equal keys should run the same operations."""
     leaves = keras.tree.flatten((args, kwargs))
     return training_mode(kwargs), tuple(kwargs), tuple(_leaf_signature(leaf) for leaf in leaves)
 
@@ -273,12 +273,13 @@ class Operations:
         return definition is None or bool(definition.is_stateful)
 
     def hand_on_floats(self, start: int, stop: int) -> bool:
-        """Return whether a range makes a float that a later operation uses."""
-        floats = [tensor for one in self._operations[start:stop] for tensor in one.outputs if tensor.dtype.is_floating]
+        """Return whether a later operation uses a float tensor of this range."""
+        tensors = [tensor for operation in self._operations[start:stop] for tensor in operation.outputs]
+        floats = [tensor for tensor in tensors if tensor.dtype.is_floating]
         return any(self.indices[user.name] >= stop for tensor in floats for user in tensor.consumers())
 
     def kept_bytes(self, start: int, stop: int, loop_steps: int) -> int:
-        """Add up the floats that a range makes. Not all are kept, but the share is about the same everywhere."""
+        """Add up the float tensors of a range. The backward pass keeps about the same share of them everywhere."""
         return self._kept_bytes(self._nodes[start:stop], loop_steps)
 
     def _kept_bytes(self, nodes: Iterable[Any], loop_steps: int) -> int:
@@ -297,8 +298,8 @@ class Operations:
 
 
 def _called_functions(node: Any) -> list[str]:
-    functions = [one for value in node.attr.values() for one in [value.func, *value.list.func]]
-    return [one.name for one in functions if one.name]
+    functions = [function for value in node.attr.values() for function in [value.func, *value.list.func]]
+    return [function.name for function in functions if function.name]
 
 
 def _count_elements(shape: Any) -> int:
@@ -306,7 +307,7 @@ def _count_elements(shape: Any) -> int:
 
 
 class _Attributes:
-    """A snapshot of layers' attributes, including what their lists and dicts hold, to undo what a trial run leaves."""
+    """A snapshot of layers' attributes, with their lists and dicts, to undo the effects of a trial run."""
 
     def __init__(self, layers: Iterable[keras.Layer]) -> None:
         self._before = [(layer, dict(vars(layer)), _copy_containers(vars(layer).values())) for layer in layers]
@@ -332,11 +333,14 @@ class _Attributes:
 
 def _copy_containers(values: Iterable[Any]) -> list[tuple[Any, Any]]:
     containers = [value for value in values if isinstance(value, list | dict)]
-    return [(one, dict(one.items()) if isinstance(one, dict) else list(one)) for one in containers]
+    return [
+        (container, dict(container.items()) if isinstance(container, dict) else list(container))
+        for container in containers
+    ]
 
 
 def _refill(container: Any, contents: Any) -> None:
-    """Use Python's own methods: Keras' lists would register the returning layers as new ones."""
+    """Put the contents back with Python's own methods: Keras' lists would register the layers as new ones."""
     if isinstance(container, dict):
         dict.clear(container)
         dict.update(container, contents)
@@ -348,7 +352,7 @@ def _refill(container: Any, contents: Any) -> None:
 def _holds(value: Any, graph: Any, depth: int) -> bool:
     if isinstance(value, tf.Tensor):
         return getattr(value, "graph", None) is graph
-    return depth > 0 and any(_holds(one, graph, depth - 1) for one in _entries(value))
+    return depth > 0 and any(_holds(entry, graph, depth - 1) for entry in _entries(value))
 
 
 def _entries(value: Any) -> Iterator[Any]:

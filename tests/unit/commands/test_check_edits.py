@@ -86,14 +86,14 @@ def test_an_update_uses_the_edited_spec_with_the_flags_of_its_probe_and_the_new_
     options = CheckOptions(update=True, settings=("search.resolution=0.2",))
     subject = read_subject(path, options)
     spec = subject.loaded.spec
-    assert (subject.took_over, subject.loaded.path) == (True, tmp_path / "net.yml")
+    assert (subject.uses_edited_spec, subject.loaded.path) == (True, tmp_path / "net.yml")
     assert (spec.training.optimizer, spec.device.like, spec.space.resolution) == ("adam", "T4", 0.2)
     assert subject.loaded.values["model"]["layers"][1]["Dense"]["units"] == 64
     assert {"device.like", "model.layers.1.Dense.units", "search.resolution"} <= set(subject.loaded.overridden)
     result = begun(path, update=True)
-    assert result.took_over
+    assert result.uses_edited_spec
     assert "the edited spec" in check_message(dataclasses.replace(result, verdict=CheckVerdict.UPDATED)).sentence
-    assert read_subject(path, CheckOptions()).took_over is False
+    assert read_subject(path, CheckOptions()).uses_edited_spec is False
 
 
 def test_an_update_of_an_edited_tuned_config_searches_the_spec_in_it(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_an_update_of_an_edited_tuned_config_searches_the_spec_in_it(tmp_path: P
     edit(path, optimizer="adam")
     edit(tmp_path / "net.yml", loss="huber")
     options = CheckOptions(update=True)
-    assert read_subject(path, options).took_over is False
+    assert read_subject(path, options).uses_edited_spec is False
 
 
 def test_edits_that_an_update_preserved_do_not_count_as_edits_of_the_spec(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_edits_that_an_update_preserved_do_not_count_as_edits_of_the_spec(tmp_pa
     edit(tmp_path / "net.yml", loss="huber")
     options = CheckOptions(update=True)
     searched = read_subject(path, options)
-    assert (searched.took_over, searched.loaded.path) == (True, tmp_path / "net.yml")
+    assert (searched.uses_edited_spec, searched.loaded.path) == (True, tmp_path / "net.yml")
     assert searched.loaded.values["training"] == {"loss": "huber", "metrics": ["mae"], "optimizer": "adam"}
     assert read_subject(path, options).edits.keys_in_file == ()
 
