@@ -47,7 +47,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierPoint:
-    """The largest batch that ran and fitted in a lane. With `edge_known`, a slightly larger one does not fit."""
+    """The largest batch that ran and fitted in a lane. `edge_known` means that no noticeably larger one fits."""
 
     lane: Lane
     batch_size: int

@@ -76,9 +76,9 @@ def trial_row(record: TrialRecord, budget: Budget) -> TrialRow:
     own = runs[: len(runs) - len(further)]
     climb = [run for run in own if run.provenance is Provenance.IN_CLIMB and run.fits]
     shown, deciding = (climb or own)[-1], own[-1]
-    words = (
-        f"{ending_of(deciding).words}{' (fragmentation)' if deciding.error and deciding.error.is_fragmentation else ''}"
-    )
+    words = ending_of(deciding).words
+    if deciding.error is not None and deciding.error.is_fragmentation:
+        words += " (fragmentation)"
     if climb and not deciding.fits:
         then = ended = f"{deciding.candidate.batch_size}: {words}"
     else:
