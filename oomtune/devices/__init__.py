@@ -1,4 +1,4 @@
-"""The hardware of this machine, the catalogue of cards, and the budget that a probe gets from them."""
+"""This machine's hardware, the catalogue of cards, and the memory budget of a probe."""
 
 from oomtune.devices.gpus import Gpu, Machine, ask_tensorflow
 from oomtune.devices.resolve import Resolved, resolve

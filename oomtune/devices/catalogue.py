@@ -1,7 +1,7 @@
-"""Cards by name, and how much memory TensorFlow can use on each.
+"""Cards by name, and the memory that TensorFlow can use on each.
 
-`usable_mib` in `gpus.csv` is the median of what TensorFlow took on such cards while they were mostly free (`measured`).
-For cards that were only seen busy it is the nominal size less 3 % and TensorFlow's own reserve (`estimated`).
+`usable_mib` in `gpus.csv` is `measured`, the median of what TensorFlow took on mostly free cards, or `estimated` for
+cards that were always busy: the nominal size less 3 % and TensorFlow's own reserve.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Card:
 
     @property
     def short_name(self) -> str:
-        """The name as one word for a shell, without the words that people leave out: `RTX-3090`."""
+        """The name as one shell word, without the words that people leave out: `RTX-3090`."""
         return "-".join(word for word in self.name.split() if word.lower() not in _NOISE)
 
 
@@ -47,11 +47,13 @@ def cards() -> tuple[Card, ...]:
 
 
 def find_card(name: str) -> Card:
-    """Return the card that a name means, such as `t4`, `Tesla T4`, `rtx 3090` or `A100-40GB`. Raise `UsageProblem` for
-    an unknown or ambiguous name."""
+    """Return the card for a name such as `t4`, `Tesla T4`, `rtx 3090` or `A100-40GB`.
+
+    Raise `UsageProblem` for an unknown or ambiguous name.
+    """
     words = _words(name)
     matches = [card for card in cards() if words and _matches(words, card)]
-    # `RTX 3060` means the card and not its laptop variant: the shortest name that matches.
+    # The shortest match wins: `RTX 3060` is the card, not its laptop variant.
     lengths = {card: len(_words(card.name)) for card in matches}
     closest = [card for card in matches if lengths[card] == min(lengths.values())]
     if len(closest) == 1:
@@ -71,11 +73,12 @@ def _words(name: str) -> tuple[str, ...]:
 
 def _matches(words: tuple[str, ...], card: Card) -> bool:
     """Return True if the card's name has all these words, written together or apart."""
-    own = _words(card.name)
-    if set(words) <= set(own):
+    card_words = _words(card.name)
+    if set(words) <= set(card_words):
         return True
     joined = "".join(words)
-    return any(joined == "".join(own[start:end]) for start in range(len(own)) for end in range(start + 1, len(own) + 1))
+    ends = range(len(card_words) + 1)
+    return any(joined == "".join(card_words[start:end]) for end in ends for start in range(end))
 
 
 def _similar(name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The GPUs of this machine: as TensorFlow sees them, and as NVML does (NVIDIA's management library)."""
+"""This machine's GPUs, as TensorFlow and NVML (NVIDIA's management library) report them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU that TensorFlow sees. `bus_id` tells it from others of the same name; empty if TensorFlow gives none."""
+    """A GPU that TensorFlow sees. `bus_id` distinguishes GPUs of the same name; it may be empty."""
 
     name: str
     memory_limit_bytes: int
@@ -21,7 +21,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What TensorFlow reports about itself and the GPUs it finds."""
+    """The installed TensorFlow, and the GPUs that it sees."""
 
     tensorflow: str
     keras: str
@@ -31,13 +31,13 @@ class Machine:
 
 
 def ask_tensorflow(host: WorkerHost) -> Machine:
-    """Have a worker process list TensorFlow's devices: this process does not import TensorFlow."""
+    """Return TensorFlow's report from a worker process, because this process does not import TensorFlow."""
     return host.ask("describe", None, Machine, timeout_s=_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
-    """A process that has memory on a card."""
+    """A process that holds memory on a card."""
 
     pid: int
     name: str
@@ -46,7 +46,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlCard:
-    """A card that NVML lists. `bus_id` is written as TensorFlow writes it; empty if NVML gives none."""
+    """A card that NVML lists. `bus_id` has TensorFlow's format; it may be empty."""
 
     name: str
     total_bytes: int

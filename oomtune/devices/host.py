@@ -1,4 +1,4 @@
-"""This machine's CPU, and how much memory it can give. Container limits count."""
+"""This machine's CPU, and its free memory within container limits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import psutil
 
-# Not all that is free now stays free: other programs take some, and so does TensorFlow outside its allocator.
+# Other programs take some of the free memory, and so does TensorFlow outside its allocator.
 SHARE_OF_FREE = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMemory:
-    """`free_bytes` can be taken without swapping or being killed; `bound_by` names what limits it."""
+    """`free_bytes` can be taken without swapping or being killed; `bound_by` names the limit."""
 
     free_bytes: int
     total_bytes: int
@@ -22,19 +22,19 @@ class HostMemory:
 
 
 def host_memory(root: Path = Path("/")) -> HostMemory:
-    """Return the smaller of what the machine has available and what each enclosing control group leaves."""
+    """Return the memory that the machine and all enclosing control groups leave free."""
     machine = psutil.virtual_memory()
-    best = HostMemory(free_bytes=machine.available, total_bytes=machine.total, bound_by="the machine")
+    memory = HostMemory(free_bytes=machine.available, total_bytes=machine.total, bound_by="the machine")
     for limit, used in _control_groups(root):
         free = max(0, limit - used)
-        if free < best.free_bytes:
-            total = min(best.total_bytes, limit)
-            best = HostMemory(free_bytes=free, total_bytes=total, bound_by="a control group (container) limit")
-    return best
+        if free < memory.free_bytes:
+            total = min(memory.total_bytes, limit)
+            memory = HostMemory(free_bytes=free, total_bytes=total, bound_by="a control group (container) limit")
+    return memory
 
 
 def _control_groups(root: Path) -> list[tuple[int, int]]:
-    """Return the limit and the use of every memory control group, of version 2 or 1, that holds this process."""
+    """Return limit and usage of every memory control group, of version 1 or 2, around this process."""
     membership = root / "proc/self/cgroup"
     if not membership.is_file():
         return []
@@ -64,7 +64,7 @@ def _limit_of(folder: Path, limit_name: str, used_name: str, cache_name: str) ->
         statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
     except OSError:
         return None
-    # The kernel gives unused pages of files back when memory is short.
+    # The kernel reclaims inactive file pages when memory is short.
     return (int(limit), used - int(statistics.get(cache_name, 0))) if limit.isdigit() else None
 
 

@@ -1,4 +1,4 @@
-"""Turn what a spec asks for into a device and a budget that this machine can keep."""
+"""Turn the device that a spec requests into one of this machine's, with a memory budget that it can keep."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ def resolve(
 
 
 def _same_card(gpu: Gpu, cards: list[NvmlCard]) -> NvmlCard | None:
-    """Return the card that is this GPU, or None if that can't be known: NVML also lists cards that are hidden from
-    TensorFlow, and in another order."""
+    """Return NVML's card for this GPU, or None if it is ambiguous.
+
+    NVML also lists cards that are hidden from TensorFlow, and in another order.
+    """
     matches = [card for card in cards if card.bus_id == gpu.bus_id] if gpu.bus_id else cards
     return matches[0] if len(matches) == 1 else None
 

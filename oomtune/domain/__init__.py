@@ -24,6 +24,8 @@ from oomtune.domain.data import (
     TfrecordData,
     TokenizedData,
     Tokenizer,
+    by_name,
+    paths_by_part,
 )
 from oomtune.domain.explanation import Certainty, Cost, Explanation, Growth, TriedRemedy
 from oomtune.domain.result import Buckets, Fit, FrontierPoint, ProbeResult, Verdict, remat_slowdown

@@ -15,7 +15,7 @@ ArrayNames = str | dict[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
-    """One tensor of a sample. The word `sequence_length` in the shape stands for the value under trial."""
+    """One tensor of a sample. `sequence_length` in the shape stands for the length under trial."""
 
     shape: tuple[int | Literal["sequence_length"], ...]
     dtype: str
@@ -55,7 +55,7 @@ class NpzData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NpyData:
-    """NumPy files of one array each: the paths of each input and target."""
+    """NumPy files with one array each, by input and target."""
 
     kind: Literal["npy"] = "npy"
     inputs: tuple[str, ...] | dict[str, tuple[str, ...]]
@@ -147,7 +147,29 @@ class PythonData:
 TokenizedData = CsvData | JsonlData | TextData | TfrecordData | TfdsData
 """The kinds of data that can hold text."""
 DatasetSpec = TokenizedData | SyntheticData | NpzData | NpyData | ImagesData | PythonData
-"""Where the data comes from."""
+"""Any kind of data."""
+
+
+def by_name(entries: Any) -> dict[str, Any]:
+    """Return entries of the spec by the names of the model's inputs or outputs. A single entry has the empty name."""
+    return entries if isinstance(entries, dict) else {"": entries}
+
+
+def paths_by_part(dataset: DatasetSpec) -> dict[str, tuple[str, ...]]:
+    """Return the paths and patterns of the dataset by the part of a sample that they hold, such as `inputs.words`.
+
+    Paths that hold whole samples have the empty name.
+    """
+    match dataset:
+        case SyntheticData() | PythonData():
+            return {}
+        case NpyData():
+            sides = {"inputs": dataset.inputs, "targets": dataset.targets}
+            return {f"{side}.{name}": paths for side, entry in sides.items() for name, paths in by_name(entry).items()}
+        case TfdsData():
+            return {"": (dataset.path,)}
+        case _:
+            return {"": dataset.paths}
 
 
 ENDLESS = 2**62
@@ -193,7 +215,7 @@ class Scan:
         return self.lengths[-1][0]
 
     def share_cut(self, length: int) -> float:
-        """Return the share of samples that are longer than this."""
+        """Return the share of samples that are longer than `length`."""
         cut = sum(samples for sample_length, samples in self.lengths if sample_length > length)
         return cut / sum(samples for _, samples in self.lengths)
 

@@ -1,5 +1,4 @@
-"""The border: YAML text in, `ProbeSpec` out, with the line of every problem. Past it there are no dictionaries with
-optional keys."""
+"""Parse a spec: YAML text in, a typed `ProbeSpec` out, and the line of every problem."""
 
 from oomtune.spec.dataset import data_files
 from oomtune.spec.loader import LoadedSpec, digest_of, load_spec

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from oomtune import domain
-from oomtune.spec.fields import InModule, Positive, Section, Wrong, convert, nearest
+from oomtune.spec.fields import InModule, Mistake, Positive, Section, convert, nearest
 from oomtune.spec.files import matching_paths
 from oomtune.spec.yaml_text import KeyPath
 
@@ -61,7 +61,7 @@ def _is_name_or_list(value: Any) -> bool:
 
 
 def _must_be(words: str, is_valid: Callable[[Any], bool], *, or_mapping: bool = False) -> BeforeValidator:
-    """Check the whole value first, so that a value with none of several forms is one problem instead of three."""
+    """Check the form of a value first, so that a wrong form is one problem instead of one for each alternative."""
 
     def check(value: Any) -> Any:
         mapping = or_mapping and isinstance(value, dict) and value and all(map(is_valid, value.values()))
@@ -72,19 +72,19 @@ def _must_be(words: str, is_valid: Callable[[Any], bool], *, or_mapping: bool = 
     return BeforeValidator(check)
 
 
-def _paths(path: Any) -> Any:
+def _to_tuples(path: Any) -> Any:
     if isinstance(path, dict):
-        return {name: _paths(entry) for name, entry in path.items()}
+        return {name: _to_tuples(entry) for name, entry in path.items()}
     return (path,) if isinstance(path, str) else tuple(path)
 
 
 _Word = Annotated[str, Field(min_length=1)]
 _Words = Annotated[list[_Word], Field(min_length=1)]
-Paths = Annotated[_Word | _Words, _must_be("a path or a list of paths", _is_name_or_list), AfterValidator(_paths)]
+Paths = Annotated[_Word | _Words, _must_be("a path or a list of paths", _is_name_or_list), AfterValidator(_to_tuples)]
 PathsByName = Annotated[
     _Word | _Words | Annotated[dict[str, _Word | _Words], Field(min_length=1)],
     _must_be("a path, a list of paths, or a mapping of inputs to paths", _is_name_or_list, or_mapping=True),
-    AfterValidator(_paths),
+    AfterValidator(_to_tuples),
 ]
 ArrayNames = Annotated[
     _Word | Annotated[dict[str, _Word], Field(min_length=1)],
@@ -94,10 +94,6 @@ Names = Annotated[
     _Word | _Words | Annotated[dict[str, _Word | _Words], Field(min_length=1)],
     _must_be("a name, a list of names, or a mapping of inputs to either", _is_name_or_list, or_mapping=True),
 ]
-
-
-def _values(names: str | list[str] | dict[str, Any]) -> Iterator[str | list[str]]:
-    yield from names.values() if isinstance(names, dict) else [names]
 
 
 class Tokenizer(Section):
@@ -161,7 +157,7 @@ class _Table(Section):
 
     @model_validator(mode="after")
     def _text_is_in_use_and_stands_alone(self) -> _Table:
-        columns = [*_values(self.inputs), *_values(self.targets)]
+        columns = [*domain.by_name(self.inputs).values(), *domain.by_name(self.targets).values()]
         names = [name for entry in columns for name in ([entry] if isinstance(entry, str) else entry)]
         for name in self.text:
             if name not in names:
@@ -222,7 +218,7 @@ class Tfrecord(Section):
     @model_validator(mode="after")
     def _names_are_features(self) -> Tfrecord:
         for key in ("inputs", "targets"):
-            for name in _values(getattr(self, key)):
+            for name in domain.by_name(getattr(self, key)).values():
                 if name not in self.features:
                     near = nearest(str(name), self.features)
                     raise ValueError(
@@ -305,49 +301,35 @@ def dataset_spec(dataset: Dataset) -> domain.DatasetSpec:
 
 
 def data_files(dataset: domain.DatasetSpec, folder: Path) -> Iterator[Path]:
-    """Yield every file that the dataset is read from, including all files in its folders."""
-    match dataset:
-        case domain.NpyData(inputs=inputs, targets=targets):
-            for side in (inputs, targets):
-                for paths in side.values() if isinstance(side, dict) else [side]:
-                    yield from matching_paths(paths, folder)
-        case domain.ImagesData(paths=roots):
-            yield from _files_in(roots, folder)
-        case domain.TfdsData(path=root):
-            yield from _files_in([root], folder)
-        case domain.SyntheticData() | domain.PythonData():
-            pass
-        case _:
-            yield from matching_paths(dataset.paths, folder)
+    """Yield every file of the dataset: those its paths match, all files in its folders, and the vocabulary."""
+    are_folders = isinstance(dataset, domain.ImagesData | domain.TfdsData)
+    for paths in domain.paths_by_part(dataset).values():
+        for match in matching_paths(paths, folder, folders=are_folders):
+            yield from (path for path in match.rglob("*") if path.is_file()) if are_folders else [match]
     if isinstance(dataset, domain.TokenizedData):
         vocabulary = (dataset.tokenizer.vectorization or {}).get("vocabulary")
         if isinstance(vocabulary, str):
             yield from matching_paths([vocabulary], folder)
 
 
-def _files_in(roots: Iterable[str], folder: Path) -> Iterator[Path]:
-    for root in matching_paths(roots, folder, folders=True):
-        yield from (path for path in root.rglob("*") if path.is_file())
-
-
-def wrong_in_dataset(dataset: Any, folder: Path) -> Iterator[Wrong]:
-    """Yield what is wrong in the section's plain values beyond their types: missing files and useless tokenizers."""
+def check_dataset(dataset: Any, folder: Path) -> Iterator[Mistake]:
+    """Yield the mistakes that types can't show: missing files and useless tokenizers."""
     if not isinstance(dataset, dict):
         return
     for kind in ("npz", "csv", "jsonl", "text", "tfrecord", "images", "tfds"):
         section = dataset.get(kind)
         if isinstance(section, dict):
             path: KeyPath = ("dataset", kind, "path")
-            yield from _missing(section.get("path"), path, folder, folders=kind in ("images", "tfds"))
+            yield from _check_paths(section.get("path"), path, folder, folders=kind in ("images", "tfds"))
     for key in ("inputs", "targets"):
         entry = dataset["npy"].get(key) if isinstance(dataset.get("npy"), dict) else None
-        for name, paths in entry.items() if isinstance(entry, dict) else [(None, entry)]:
-            yield from _missing(paths, ("dataset", "npy", key, *([] if name is None else [name])), folder)
-    yield from _wrong_in_tokenizer(dataset, folder)
+        for name, paths in domain.by_name(entry).items():
+            yield from _check_paths(paths, ("dataset", "npy", key, *([name] if name else [])), folder)
+    yield from _check_tokenizer(dataset, folder)
 
 
-def _missing(paths: Any, at: KeyPath, folder: Path, *, folders: bool = False) -> Iterator[Wrong]:
-    """Yield the paths and patterns that match nothing."""
+def _check_paths(paths: Any, at: KeyPath, folder: Path, *, folders: bool = False) -> Iterator[Mistake]:
+    """Yield a mistake for each path or pattern without a match."""
     entries: list[tuple[KeyPath, Any]] = [(at, paths)]
     if isinstance(paths, list):
         entries = [((*at, index), path) for index, path in enumerate(paths)]
@@ -356,13 +338,13 @@ def _missing(paths: Any, at: KeyPath, folder: Path, *, folders: bool = False) ->
             yield place, f"no such {'folder' if folders else 'file'}: {folder / path}"
 
 
-def _wrong_in_tokenizer(dataset: dict[str, Any], folder: Path) -> Iterator[Wrong]:
+def _check_tokenizer(dataset: dict[str, Any], folder: Path) -> Iterator[Mistake]:
     tokenizer = dataset.get("tokenizer")
     if tokenizer is None:
         return
     kinds = [kind for kind in _KINDS if dataset.get(kind) is not None]
-    if len(kinds) == 1 and (why := _why_no_text(kinds[0], dataset[kinds[0]])):
-        yield ("dataset", "tokenizer"), f"{why}; remove tokenizer"
+    if len(kinds) == 1 and (reason := _reason_without_text(kinds[0], dataset[kinds[0]])):
+        yield ("dataset", "tokenizer"), f"{reason}; remove tokenizer"
     if not isinstance(tokenizer, dict):
         return
     lines = dataset.get("text")
@@ -374,11 +356,11 @@ def _wrong_in_tokenizer(dataset: dict[str, Any], folder: Path) -> Iterator[Wrong
     layer = tokenizer.get("TextVectorization")
     vocabulary = layer.get("vocabulary") if isinstance(layer, dict) else None
     if isinstance(vocabulary, str):
-        yield from _missing(vocabulary, ("dataset", "tokenizer", "TextVectorization", "vocabulary"), folder)
+        yield from _check_paths(vocabulary, ("dataset", "tokenizer", "TextVectorization", "vocabulary"), folder)
 
 
-def _why_no_text(kind: str, section: Any) -> str:
-    """Return why data of this kind has no text to turn into tokens; empty if it may have some."""
+def _reason_without_text(kind: str, section: Any) -> str:
+    """Return the reason why data of this kind has no text, empty if it may have some."""
     if kind in ("jsonl", "text", "tfds"):
         return ""
     if kind == "csv":

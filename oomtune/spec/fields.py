@@ -1,4 +1,4 @@
-"""What the sections of a spec share: the strict base class, value types, and the wording of suggestions."""
+"""Shared by the sections of a spec: the strict base class, value types, conversion, and suggestions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from oomtune.spec.yaml_text import KeyPath
 from oomtune.units import MIB, parse_bytes, parse_seconds
 
 _Type = TypeVar("_Type")
-Wrong = tuple[KeyPath, str]
-"""The path of an entry, and what is wrong with it."""
+Mistake = tuple[KeyPath, str]
+"""The path of an entry, and the message about it."""
 
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16"]
@@ -26,12 +26,14 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     domain_type: ClassVar[type | None] = None
-    """The type that `convert` gives a section inside another one."""
+    """The domain type of a section that is nested in another one."""
 
 
 def convert(section: Section, target: type[_Type], **changes: Any) -> _Type:
-    """Return the domain type with those values, of the section and of `changes`, that are among its fields. Lists
-    become tuples."""
+    """Build the domain type from the section's values and `changes`, which win. Lists become tuples.
+
+    Values without a field in the domain type are dropped.
+    """
     values = {name: _immutable(value) for name, value in section} | changes
     names = [field.name for field in dataclasses.fields(target)]  # type: ignore[arg-type]
     return target(**{name: values[name] for name in names if name in values})
@@ -45,14 +47,14 @@ def _immutable(value: Any) -> Any:
     return tuple(map(_immutable, value)) if isinstance(value, list) else value
 
 
-def nearest(name: str, known: Collection[str]) -> str:
-    """Return a suggestion to append to a message: the closest known name, or nothing if none is close."""
-    near = difflib.get_close_matches(name, known, n=1)
+def nearest(name: str, names: Collection[str]) -> str:
+    """Return a suggestion of the closest name to append to a message, empty if none is close."""
+    near = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def shape_of(value: Any) -> str | None:
-    """Return the tag of the form that a value has in YAML, to tell the alternatives of an entry apart."""
+    """Return the tag of the value's YAML form, which selects one alternative of a union."""
     if isinstance(value, bool):
         return None
     if isinstance(value, BaseModel):

@@ -22,7 +22,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_there(path: Path) -> bool:
-    """Return True if a file or folder has this name, False if there is none or it can't be checked."""
+    """Return True if the path exists, False if it doesn't or can't be checked."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -30,21 +30,21 @@ def is_there(path: Path) -> bool:
 
 
 def modules_in(folder: Path) -> list[Path]:
-    """Return the Python files of a folder, of its subfolders and of its packages: what code there usually imports."""
+    """Return the Python files that code in a folder usually imports: its own, its subfolders' and its packages'."""
     packages = [marker.parent for marker in folder.glob("*/__init__.py")]
     inside = (module for package in packages for module in package.rglob("*.py"))
     return [*folder.glob("*.py"), *folder.glob("*/*.py"), *inside]
 
 
 def matching_paths(patterns: Iterable[str], folder: Path | str, *, folders: bool = False) -> list[Path]:
-    """Return the files (or folders) that paths and patterns name, each once, relative to the spec's folder.
+    """Return the files (or folders) that match paths and patterns relative to the spec's folder, each once.
 
-    The spec's checks and the worker both call this, so a pattern means the same to both.
+    The checks of a spec and the worker share this function, so they agree on what a pattern matches.
     """
     exists = is_folder if folders else is_file
     matches: dict[Path, None] = {}
     for pattern in patterns:
-        # data[1].csv is also a pattern; it names itself if there is such a file.
+        # data[1].csv is also a pattern. A file with exactly this name comes first.
         names = [pattern] if exists(Path(folder, pattern)) else []
         names = names or sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207 - may be absolute
         matches |= dict.fromkeys(path for name in names if exists(path := Path(folder, name)))

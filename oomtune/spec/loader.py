@@ -1,4 +1,4 @@
-"""Load a spec: from a file or values and its overrides to a `ProbeSpec`, or to every problem of the file at once."""
+"""Load a spec from a file or values, apply overrides, and return a `ProbeSpec` or all problems at once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from pydantic import ValidationError
 
 from oomtune import domain
 from oomtune.errors import Problem, SpecProblem, UsageProblem
-from oomtune.spec.dataset import dataset_spec, wrong_in_dataset
-from oomtune.spec.fields import Wrong, convert
-from oomtune.spec.model import is_text_to_tokens, model_spec, wrong_in_model
+from oomtune.spec.dataset import check_dataset, dataset_spec
+from oomtune.spec.fields import Mistake, convert
+from oomtune.spec.model import check_model, model_spec
 from oomtune.spec.problems import problems_of
-from oomtune.spec.schema import LENGTH, Spec, wrong_between_sections
+from oomtune.spec.saved_config import is_text_model
+from oomtune.spec.schema import LENGTH, Spec, check_sections
 from oomtune.spec.search import search_space
 from oomtune.spec.training import training_spec
 from oomtune.spec.yaml_text import Document, KeyPath, entry_at, parse_value, read_document
@@ -30,7 +31,7 @@ _LIMITS = ("device.like", "device.memory_limit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSpec:
-    """A spec as types, and the plain values it was made from, without an earlier answer."""
+    """A parsed spec and its plain values, without the answer of an earlier probe."""
 
     path: Path
     spec: domain.ProbeSpec
@@ -38,9 +39,9 @@ class LoadedSpec:
     was_tuned: bool
     document: Document
     from_file: bool = True
-    """Whether `path` is a file. It is only a stand-in for a spec that was given as values."""
+    """Whether `path` is a file. For a spec given as values it is a placeholder."""
     source: Path | None = None
-    """The file that people edit: this one or, for a tuned config, the spec it names as its source, if any."""
+    """The file that people edit: `path` itself or, for a tuned config, the source spec that it names, if any."""
     overridden: tuple[str, ...] = ()
     """The dotted keys whose values differ from `source`: set by flags, now or when the answer was found, or edited in
     the tuned config."""
@@ -50,13 +51,13 @@ class LoadedSpec:
         return digest_of(self.values)
 
     def place(self, key: str) -> str:
-        """Return where the entry with this dotted key was written: the file and line, or the flag that set it."""
+        """Return the place of the entry with this dotted key: its file and line, or the flag that set it."""
         parts = re.findall(r"[^.\[\]]+", key)
         return self.document.place(tuple(int(part) if part.isdecimal() else part for part in parts))
 
 
 def digest_of(values: Mapping[str, Any]) -> str:
-    """Return a digest that differs between two specs, and does not depend on the layout of their files."""
+    """Return a digest of a spec's values, independent of the layout of its file."""
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -67,7 +68,7 @@ def load_spec(
     flags: Mapping[str, tuple[str, Any]] | None = None,
     every_lane: bool = False,
 ) -> LoadedSpec:
-    """Load a spec from a file or from values. Raise `SpecProblem` with everything that is wrong in it.
+    """Load a spec from a file or from values. Raise `SpecProblem` with all its problems.
 
     `settings` are `key.path=value` texts; `flags` map a dotted key to the flag's name and value.
     """
@@ -129,7 +130,7 @@ def _apply_setting(document: Document, setting: str) -> str:
 
 
 def _origin(tuned: Any, path: Path) -> tuple[Path | None, list[str]]:
-    """Return the spec that a tuned config names as its source, and the keys that flags overrode then."""
+    """Return the source spec that a tuned config names, and the keys that its probe overrode."""
     spec, overridden = entry_at(tuned, "evidence", "spec"), entry_at(tuned, "evidence", "overridden")
     source = (path.resolve().parent / spec).resolve() if isinstance(spec, str) else None
     return source, [str(key) for key in overridden] if isinstance(overridden, list) else []
@@ -142,8 +143,8 @@ def _validate(document: Document, folder: Path) -> Spec:
         parsed = Spec.model_validate(document.values)
     except ValidationError as error:
         problems += problems_of(error, document)
-    wrong = [*_wrong_values(document.values, folder), *(wrong_between_sections(parsed) if parsed is not None else ())]
-    problems += [document.problem(path, message) for path, message in wrong]
+    mistakes = [*_check_values(document.values, folder), *(check_sections(parsed) if parsed is not None else ())]
+    problems += [document.problem(path, message) for path, message in mistakes]
     if problems or parsed is None:
         raise SpecProblem(sorted(problems, key=_by_line))
     return parsed
@@ -154,23 +155,23 @@ def _by_line(problem: Problem) -> tuple[str, int]:
     return (origin, int(line)) if line.isdigit() else (problem.where, 0)
 
 
-def _wrong_values(values: dict[str, Any], folder: Path) -> Iterator[Wrong]:
-    """Yield what is wrong with values of the right type. This looks at plain values, so that a wrong type elsewhere
-    hides nothing."""
-    yield from wrong_in_model(values.get("model"), folder)
-    yield from wrong_in_dataset(values.get("dataset"), folder)
+def _check_values(values: dict[str, Any], folder: Path) -> Iterator[Mistake]:
+    """Yield the mistakes that types can't show. Plain values are checked, so a wrong type elsewhere hides nothing."""
+    yield from check_model(values.get("model"), folder)
+    yield from check_dataset(values.get("dataset"), folder)
+    file = entry_at(values, "model", "keras_file")
     if entry_at(values, "search", LENGTH) is None:
-        # In the other kinds of data the word may be the name of a column.
+        # In other kinds of data `sequence_length` may be the name of a column.
         for section in (("model",), ("dataset", "synthetic"), ("dataset", "text")):
             for path in _uses_of_length(entry_at(values, *section), section):
                 yield path, "stands for search.sequence_length, which is not set"
-    elif is_text_to_tokens(file := entry_at(values, "model", "keras_file"), folder):
+    elif isinstance(file, str) and is_text_model(folder / file):
         message = f"{Path(file).name} takes text and turns it into tokens itself, so it has no length to search"
         yield ("search", LENGTH), f"{message}; remove this key to train on whole texts"
 
 
 def _uses_of_length(value: Any, path: KeyPath) -> Iterator[KeyPath]:
-    """Yield the paths at which the word `sequence_length` stands for a value."""
+    """Yield the path of each value that is the word `sequence_length`."""
     if value == LENGTH:
         yield path
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

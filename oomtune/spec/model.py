@@ -13,9 +13,8 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from oomtune import domain
-from oomtune.spec.fields import InModule, Section, Wrong, nearest, shape_of
+from oomtune.spec.fields import InModule, Mistake, Section, nearest, shape_of
 from oomtune.spec.files import is_file
-from oomtune.spec.saved_config import UNREADABLE, read_config, takes_only_text
 from oomtune.spec.yaml_text import KeyPath
 
 _IN_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -106,14 +105,6 @@ def _layer(entry: str | dict[str, dict[str, Any] | None]) -> domain.ClassConfig:
     return domain.ClassConfig(class_name=name, config=config or {})
 
 
-def is_text_to_tokens(file: Any, folder: Path) -> bool:
-    """Return True for a saved model whose only input is text. False if the file can't be read without Keras."""
-    try:
-        return isinstance(file, str) and takes_only_text(read_config(folder / file))
-    except UNREADABLE:
-        return False
-
-
 def named_modules(model: Any) -> Iterator[str]:
     """Yield the module of every `package.module:name` among these plain values."""
     if isinstance(model, str) and _IN_MODULE.fullmatch(model):
@@ -127,13 +118,13 @@ def named_modules(model: Any) -> Iterator[str]:
             yield from named_modules(entry)
 
 
-def wrong_in_model(model: Any, folder: Path) -> Iterator[Wrong]:
-    """Yield what is wrong in the section's plain values beyond their types: names, links and missing files."""
+def check_model(model: Any, folder: Path) -> Iterator[Mistake]:
+    """Yield the mistakes that types can't show: unknown names, wrong links and missing files."""
     if not isinstance(model, dict):
         return
     layers = model.get("layers")
     if isinstance(layers, list):
-        yield from _wrong_in_layers(layers)
+        yield from _check_layers(layers)
     script = model.get("script")
     script_path = script.get("path") if isinstance(script, dict) else None
     files: list[tuple[KeyPath, Any]] = [
@@ -144,13 +135,13 @@ def wrong_in_model(model: Any, folder: Path) -> Iterator[Wrong]:
         if isinstance(file, str) and not is_file(folder / file):
             yield path, f"no such file: {folder / file}"
     if isinstance(model.get("application"), dict):
-        yield from _wrong_in_application(model["application"], folder)
+        yield from _check_application(model["application"], folder)
 
 
-def _wrong_in_application(application: dict[str, Any], folder: Path) -> Iterator[Wrong]:
-    name, known = application.get("name"), application_names()
-    if isinstance(name, str) and known and name not in known:
-        yield ("model", "application", "name"), f"keras.applications has no {name!r}{nearest(name, known)}"
+def _check_application(application: dict[str, Any], folder: Path) -> Iterator[Mistake]:
+    name, models = application.get("name"), application_names()
+    if isinstance(name, str) and models and name not in models:
+        yield ("model", "application", "name"), f"keras.applications has no {name!r}{nearest(name, models)}"
     args = application.get("args")
     weights = args.get("weights") if isinstance(args, dict) else None
     if isinstance(weights, str) and not is_file(folder / weights):
@@ -158,7 +149,7 @@ def _wrong_in_application(application: dict[str, Any], folder: Path) -> Iterator
         yield ("model", "application", "args", "weights"), message
 
 
-def _wrong_in_layers(layers: list[Any]) -> Iterator[Wrong]:
+def _check_layers(layers: list[Any]) -> Iterator[Mistake]:
     earlier: set[str] = set()
     inputs = [entry for entry in layers if isinstance(entry, dict) and {"Input", "InputLayer"} & entry.keys()]
     is_graph = len(inputs) > 1 or any("inbound" in config for config in map(_config, layers))
@@ -166,7 +157,7 @@ def _wrong_in_layers(layers: list[Any]) -> Iterator[Wrong]:
         yield ("model", "layers", 0), "expected an Input: a graph, with `inbound` or several inputs, starts with one"
     for index, entry in enumerate(layers):
         path: KeyPath = ("model", "layers", index)
-        yield from _wrong_names(entry, path)
+        yield from _check_names(entry, path)
         config = _config(entry)
         inbound = config.get("inbound", [])
         for name in [inbound] if isinstance(inbound, str) else inbound if isinstance(inbound, list) else [None]:
@@ -182,18 +173,18 @@ def _wrong_in_layers(layers: list[Any]) -> Iterator[Wrong]:
 
 
 def _config(entry: Any) -> dict[str, Any]:
-    """Return the arguments of a layer; empty if it has none, or is not written as a layer."""
+    """Return the arguments of a layer, empty if it has none or is not written as a layer."""
     config = next(iter(entry.values()), None) if isinstance(entry, dict) else None
     return config if isinstance(config, dict) else {}
 
 
-def _wrong_names(entry: Any, path: KeyPath) -> Iterator[Wrong]:
-    """Yield the class names, of this layer and those inside it, that Keras does not have."""
-    known = layer_names()
+def _check_names(entry: Any, path: KeyPath) -> Iterator[Mistake]:
+    """Yield the class names, of this layer and the layers inside it, that Keras lacks."""
+    keras_layers = layer_names()
     names = [entry] if isinstance(entry, str) else list(entry) if isinstance(entry, dict) else []
     for name in names:
-        if known and isinstance(name, str) and name not in known and not _IN_MODULE.fullmatch(name):
-            yield path, f"Keras has no layer {name!r}{nearest(name, known)}"
+        if keras_layers and isinstance(name, str) and name not in keras_layers and not _IN_MODULE.fullmatch(name):
+            yield path, f"Keras has no layer {name!r}{nearest(name, keras_layers)}"
         config = entry.get(name) if isinstance(entry, dict) else None
         for key in domain.LAYERS_INSIDE:
             inner = config.get(key) if isinstance(config, dict) else None
@@ -201,7 +192,7 @@ def _wrong_names(entry: Any, path: KeyPath) -> Iterator[Wrong]:
                 if one is not None and not isinstance(one, str) and not (isinstance(one, dict) and len(one) == 1):
                     yield path, f"expected {key} to be a layer such as 'LSTM: {{units: 2}}'"
                 else:
-                    yield from _wrong_names(one, path)
+                    yield from _check_names(one, path)
 
 
 def layer_names() -> frozenset[str]:

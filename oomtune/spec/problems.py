@@ -1,9 +1,8 @@
-"""Translate pydantic's errors for the user: file, line, dotted key, what would be accepted, the nearest known key."""
+"""Translate pydantic's errors for the user: file, line, dotted key, accepted values and the nearest valid key."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -36,16 +35,18 @@ _EXPECTED = {
 
 
 def problems_of(error: ValidationError, document: Document) -> list[Problem]:
-    """Return one problem for each wrong entry. The alternatives of one entry fail one by one; they become one problem
-    that names all that would be accepted."""
+    """Return one problem for each wrong entry.
+
+    Pydantic reports each alternative of an entry separately. They become one problem that lists all of them.
+    """
     messages: dict[KeyPath, list[str]] = {}
     for detail in error.errors(include_url=False):
         path = _path(detail["loc"], document.values)
         messages.setdefault(path, []).append(_message(detail, path))
-    return [document.problem(path, message) for path, several in messages.items() for message in _merged(several)]
+    return [document.problem(path, message) for path, several in messages.items() for message in _merge(several)]
 
 
-def _merged(messages: list[str]) -> list[str]:
+def _merge(messages: list[str]) -> list[str]:
     messages = list(dict.fromkeys(messages))
     if len(messages) == 1 or not all(message.startswith("expected ") for message in messages):
         return messages
@@ -55,7 +56,7 @@ def _merged(messages: list[str]) -> list[str]:
 
 
 def _path(location: KeyPath, values: Any) -> KeyPath:
-    """Return the keys in pydantic's location. A part that looks like a branch may be a key of the spec."""
+    """Return the keys in pydantic's location, without the names of union branches. A key may look like a branch."""
     path: KeyPath = ()
     for part in location:
         is_key = isinstance(values, dict) and part in values
@@ -66,33 +67,28 @@ def _path(location: KeyPath, values: Any) -> KeyPath:
 
 
 def _is_branch(part: str | int) -> bool:
-    """Return True for the name of a union's alternative, such as `literal['auto']` or `constrained-int`. Those that our
-    schema names are in angle brackets."""
-    return isinstance(part, str) and (
-        "[" in part or _is_ours(part) or part in {"int", "str", "bool", "float", "constrained-int", "constrained-float"}
-    )
+    """Return True for the name of a union's alternative: pydantic's, such as `literal['auto']`, or our own tag."""
+    names = {"int", "str", "bool", "float", "constrained-int", "constrained-float"}
+    return isinstance(part, str) and ("[" in part or part in names or _is_own_tag(part))
 
 
-def _is_ours(part: str | int) -> bool:
+def _is_own_tag(part: str | int) -> bool:
     return isinstance(part, str) and part.startswith("<") and part.endswith(">")
 
 
 def _message(detail: ErrorDetails, path: KeyPath) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        key, known = str(path[-1]), _keys_at(path[:-1])
-        form = next((str(part) for part in detail["loc"] if _is_ours(part)), "")
-        # A key of another form of the same entry, such as max beside percentiles.
-        return f"{form.strip('<>')} and {key} exclude each other" if form and key in known else _unknown_key(key, known)
+        return _unexpected_key(path, form=next((str(part) for part in detail["loc"] if _is_own_tag(part)), ""))
     if kind == "missing":
         return "this key is missing"
     if kind == "value_error":
         return str(context["error"])
     if kind in ("axis", "named", "layer", "size"):
-        return f"{detail['msg']}; got {_shown(detail['input'])}"
+        return f"{detail['msg']}; got {_shorten(detail['input'])}"
     if kind == "literal_error":
         return _literal(context["expected"], detail["input"])
-    return f"{_expected(kind, context, detail['msg'])}; got {_shown(detail['input'])}"
+    return f"{_expected(kind, context, detail['msg'])}; got {_shorten(detail['input'])}"
 
 
 def _expected(kind: str, context: dict[str, Any], fallback: str) -> str:
@@ -108,31 +104,33 @@ def _expected(kind: str, context: dict[str, Any], fallback: str) -> str:
     }
     if kind in bounds:
         name, words = bounds[kind]
-        return f"expected {words.format(_plain(context[name]))}"
+        return f"expected {words.format(_format_bound(context[name]))}"
     if kind == "string_pattern_mismatch":
         return _PATTERNS.get(context["pattern"], "expected package.module:function")
     return _EXPECTED.get(kind, fallback)
 
 
-def _plain(bound: float) -> str:
+def _format_bound(bound: float) -> str:
     return str(int(bound)) if bound == int(bound) else str(bound)
 
 
 def _literal(expected: str, got: object) -> str:
     accepted = expected.replace("'", "")
     words = [word.strip() for word in accepted.replace(" or ", ", ").split(",")]
-    return f"expected {accepted}; got {_shown(got)}{nearest(str(got), words)}"
+    return f"expected {accepted}; got {_shorten(got)}{nearest(str(got), words)}"
 
 
-def _unknown_key(key: str, known: Iterable[str]) -> str:
-    """Return `unknown key` with the nearest known key, or with all known keys if none is close."""
-    known = list(known)
-    all_known = f"; known here: {', '.join(known)}" if known else ""
-    return f"unknown key{nearest(key, known) or all_known}"
+def _unexpected_key(path: KeyPath, form: str) -> str:
+    """Return `unknown key` with the nearest valid key, or with all valid keys if none is close."""
+    key, valid_keys = str(path[-1]), _keys_at(path[:-1])
+    if form and key in valid_keys:  # a key of another form of the same entry, such as max beside percentiles
+        return f"{form.strip('<>')} and {key} exclude each other"
+    all_keys = f"; known here: {', '.join(valid_keys)}" if valid_keys else ""
+    return f"unknown key{nearest(key, valid_keys) or all_keys}"
 
 
 def _keys_at(path: KeyPath) -> list[str]:
-    """Return the known keys of the section at this path."""
+    """Return the valid keys of the section at this path."""
     models: list[Any] = [Spec]
     for part in path:
         fields = [model.model_fields.get(part) for model in models if isinstance(part, str)]
@@ -148,6 +146,6 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return []
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -24,15 +24,17 @@ def read_config(path: Path) -> Any:
     raise ValueError(f"a {path.suffix} file is neither an archive nor JSON")
 
 
-def takes_only_text(config: Any) -> bool:
-    """Return True if every input of the model is text."""
-    dtypes = [inner.get("dtype") for _, inner in input_layers(config)]
+def is_text_model(path: Path) -> bool:
+    """Return True if every input of the saved model is text, False if the file can't be read without Keras."""
+    try:
+        dtypes = [inner.get("dtype") for _, inner in input_layers(read_config(path))]
+    except UNREADABLE:
+        return False
     return bool(dtypes) and all(dtype == "string" for dtype in dtypes)
 
 
 def input_layers(config: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the configuration of each input, with the key that its shape is under. Inputs of nested models are left
-    out."""
+    """Yield each input of the model: the key of its shape, and its configuration. Skip inputs of nested models."""
     own = config.get("config") if isinstance(config, dict) else None
     layers = own.get("layers") if isinstance(own, dict) else None
     for layer in layers if isinstance(layers, list) else []:

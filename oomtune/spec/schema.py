@@ -10,10 +10,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from oomtune import domain
 from oomtune.spec.dataset import Dataset
-from oomtune.spec.fields import Duration, Positive, Precision, Section, Size, Wrong, class_name, read_size
+from oomtune.spec.fields import Duration, Mistake, Positive, Precision, Section, Size, class_name, read_size
 from oomtune.spec.model import Model, Script
 from oomtune.spec.search import Percentiles, Search, axis_values, remat_choices
-from oomtune.spec.training import Training, wrong_in_training
+from oomtune.spec.training import Training, check_training
 
 LENGTH = "sequence_length"
 _MOST_LENGTHS = 2_000
@@ -48,7 +48,7 @@ class TrialSection(Section):
 
 
 class Tuned(BaseModel):
-    """What an earlier probe found; a new probe replaces it."""
+    """The answer of an earlier probe; a new probe replaces it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -78,19 +78,19 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Spec.model_json_schema()}
 
 
-def wrong_between_sections(spec: Spec) -> Iterator[Wrong]:
-    """Yield what is wrong although each value is valid by itself."""
+def check_sections(spec: Spec) -> Iterator[Mistake]:
+    """Yield the mistakes between entries that are each valid by themselves."""
     if spec.model.trains_itself:
-        yield from _wrong_with_own_training(spec, "script" if spec.model.script is not None else "train_step")
+        yield from _check_own_training(spec, "script" if spec.model.script is not None else "train_step")
     elif spec.dataset is None:
         yield ("dataset",), "this key is missing"
-    yield from _wrong_in_search(spec)
-    yield from _wrong_in_lengths(spec)
-    yield from _wrong_in_optimizers(spec)
-    yield from wrong_in_training(spec.training)
+    yield from _check_search(spec)
+    yield from _check_lengths(spec)
+    yield from _check_optimizers(spec)
+    yield from check_training(spec.training)
 
 
-def _wrong_with_own_training(spec: Spec, source: str) -> Iterator[Wrong]:
+def _check_own_training(spec: Spec, source: str) -> Iterator[Mistake]:
     if spec.training.model_fields_set:
         yield ("training",), f"a {source} compiles and trains its own model; remove this section"
     if spec.search.optimizer is not None:
@@ -98,10 +98,10 @@ def _wrong_with_own_training(spec: Spec, source: str) -> Iterator[Wrong]:
     if remat_choices(spec.search.remat) != (domain.RematMode.NONE,):
         yield ("search", "remat"), f"a {source} builds its own model; call oomtune.keras.rematerialise in it"
     if spec.model.script is not None:
-        yield from _wrong_with_script(spec, spec.model.script)
+        yield from _check_script(spec, spec.model.script)
 
 
-def _wrong_with_script(spec: Spec, script: Script) -> Iterator[Wrong]:
+def _check_script(spec: Spec, script: Script) -> Iterator[Mistake]:
     if spec.dataset is not None:
         yield ("dataset",), "a script reads its own data; remove this section"
     takes_precision = any("{precision}" in str(arg) for arg in script.args)
@@ -118,33 +118,33 @@ def _wrong_with_script(spec: Spec, script: Script) -> Iterator[Wrong]:
             yield ("model", "script", "args"), message
 
 
-def _wrong_in_search(spec: Spec) -> Iterator[Wrong]:
+def _check_search(spec: Spec) -> Iterator[Mistake]:
     search, effective, batches = spec.search, spec.training.effective_batch_size, axis_values(spec.search.batch_size)
     if search.min_batch_size > batches[-1]:
         message = f"expected at most the largest batch size, {batches[-1]}; got {search.min_batch_size}"
         yield ("search", "min_batch_size"), message
-    elif effective is not None and effective < (least := batches[bisect_left(batches, search.min_batch_size)]):
-        message = f"expected at least the smallest batch size, {least}; got {effective}"
+    elif effective is not None and effective < (smallest := batches[bisect_left(batches, search.min_batch_size)]):
+        message = f"expected at least the smallest batch size, {smallest}; got {effective}"
         yield ("training", "effective_batch_size"), message
     if search.objective == LENGTH and search.sequence_length is None:
         yield ("search", "objective"), "needs search.sequence_length, which is not set"
 
 
-def _wrong_in_lengths(spec: Spec) -> Iterator[Wrong]:
-    lengths, least = spec.search.sequence_length, spec.search.min_sequence_length
+def _check_lengths(spec: Spec) -> Iterator[Mistake]:
+    lengths, min_length = spec.search.sequence_length, spec.search.min_sequence_length
     if lengths is None:
-        if least is not None:
+        if min_length is not None:
             yield ("search", "min_sequence_length"), "needs search.sequence_length, which is not set"
     elif isinstance(lengths, Percentiles):
         if spec.dataset is None or spec.dataset.synthetic is not None:
             yield ("search", LENGTH, "percentiles"), "needs a dataset that is not synthetic"
     elif (count := len(axis_values(lengths))) > _MOST_LENGTHS:
         yield ("search", LENGTH), f"gives {count:,} lengths, more than {_MOST_LENGTHS:,}; raise multiple_of"
-    elif least is not None and least > (longest := axis_values(lengths)[-1]):
-        yield ("search", "min_sequence_length"), f"expected at most the longest sequence, {longest}; got {least}"
+    elif min_length is not None and min_length > (longest := axis_values(lengths)[-1]):
+        yield ("search", "min_sequence_length"), f"expected at most the longest sequence, {longest}; got {min_length}"
 
 
-def _wrong_in_optimizers(spec: Spec) -> Iterator[Wrong]:
+def _check_optimizers(spec: Spec) -> Iterator[Mistake]:
     choices = [class_name(entry) for entry in spec.search.optimizer or ()]
     lower = [name.lower() for name in choices]
     repeated = next((index for index, name in enumerate(lower) if name in lower[:index]), None)

@@ -1,4 +1,4 @@
-"""Read the options of a training script, and how often it trains, from its source. The script is not run."""
+"""Read the options of a training script and its calls of `fit` from the source, without running it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-# How argparse and click declare what a script takes, and absl, whose flags are named without dashes.
+# How argparse and click declare an argument. absl's flags have their own prefix, and names without dashes.
 _DECLARATIONS = {"add_argument", "option", "argument"}
 _FLAGS = "DEFINE_"
 _REQUIRED_FLAGS = {"mark_flag_as_required", "mark_flags_as_required"}
@@ -15,7 +15,7 @@ _VALUELESS = {"store_true", "store_false", "count", "version", "help"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One argument that the script takes on its command line. A positional one has a name without dashes."""
+    """One command-line argument of the script. A positional argument has a name without dashes."""
 
     names: tuple[str, ...]
     required: bool = False
@@ -43,13 +43,13 @@ def options_of(text: str) -> list[Option]:
 
 
 def subcommands_of(text: str) -> list[str]:
-    """Return the names of the script's subcommands, one of which it requires."""
+    """Return the names of the script's subcommands."""
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     return [name for call in calls if _function_name(call) == "add_parser" for name in list(_strings(call.args))[:1]]
 
 
 def fits_of_one_model(text: str | bytes) -> int:
-    """Return in how many places the script calls `fit` on the same name. Of an `if`, the branch with most counts."""
+    """Return the largest number of `fit` calls on one name. Of an `if`, only the branch with the most calls counts."""
     tree = ast.parse(text)
     owners = {owner for node in ast.walk(tree) if (owner := _fit_owner(node)) is not None}
     return max((_fits(tree, owner) for owner in owners), default=0)
@@ -96,7 +96,7 @@ def _option(call: ast.Call) -> Option | None:
         return Option(names=(f"--{words[0]}",), required=required)
     names = tuple(word for word in words if word.startswith("-"))
     if names:
-        # Whatever function takes them, words that begin with dashes are options.
+        # A call of any function that takes words with leading dashes declares an option.
         takes_value = _constant(keywords.get("action")) not in _VALUELESS
         return Option(
             names=names,

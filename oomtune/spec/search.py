@@ -1,4 +1,4 @@
-"""The `search` section: its schema, and its conversion to the space that the search may explore."""
+"""The `search` section: its schema, and its conversion to a search space."""
 
 from __future__ import annotations
 
@@ -93,13 +93,13 @@ def search_space(
     batches: Sequence[int] = axis_values(search.batch_size)
     batches = batches[bisect_left(batches, search.min_batch_size) :]
     if effective_batch_size is not None:
-        # The smallest batch that reaches the effective one is the largest that is of use.
+        # Batches beyond the smallest one that reaches the effective size are of no use.
         batches = batches[: bisect_left(batches, effective_batch_size) + 1]
     lengths = search.sequence_length
-    known = () if lengths is None or isinstance(lengths, Percentiles) else tuple(axis_values(lengths))
+    values = () if lengths is None or isinstance(lengths, Percentiles) else tuple(axis_values(lengths))
     return domain.SearchSpace(
         batch_sizes=batches,
-        sequence_lengths=None if lengths is None else known[bisect_left(known, search.min_sequence_length or 1) :],
+        sequence_lengths=None if lengths is None else values[bisect_left(values, search.min_sequence_length or 1) :],
         most_buckets=search.buckets,
         precisions=tuple(dict.fromkeys(search.precision)),
         remats=remat_choices(search.remat),

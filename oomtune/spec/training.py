@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from oomtune import domain
-from oomtune.spec.fields import KerasObject, Named, Positive, Section, Wrong, class_name, named, shape_of
+from oomtune.spec.fields import KerasObject, Mistake, Named, Positive, Section, class_name, named, shape_of
 from oomtune.spec.yaml_text import KeyPath
 
 _OBJECT_KEYS = KerasObject.model_fields.keys()
 
 
 def _loss_form(value: Any) -> str | None:
-    """Tell a mapping of outputs from a Keras object: only the object has these keys."""
+    """Return the tag of the loss's form. A mapping without the keys of a Keras object maps outputs to losses."""
     if isinstance(value, dict) and not _OBJECT_KEYS & value.keys():
         return "<outputs>"
     return shape_of(value)
@@ -120,8 +120,8 @@ def _metrics(metrics: Metrics) -> tuple[str | domain.ClassConfig, ...] | domain.
     return domain.ByOutput(entries=each, names=tuple(metrics) if isinstance(metrics, dict) else ())
 
 
-def wrong_in_training(training: Training) -> Iterator[Wrong]:
-    """Yield what is wrong between the losses, their weights and the metrics."""
+def check_training(training: Training) -> Iterator[Mistake]:
+    """Yield the mistakes between the losses, their weights and the metrics."""
     loss, weights = training.loss, training.loss_weights
     if loss is None and training.metrics:
         yield ("training", "metrics"), "needs training.loss; without a loss the model keeps what it was compiled with"

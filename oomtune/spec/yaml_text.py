@@ -1,4 +1,4 @@
-"""Read YAML text as plain values, each with the line it came from. Dangerous or ambiguous YAML is refused."""
+"""Read YAML text as plain values with their lines. Refuse dangerous or ambiguous YAML."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SpecLoader.add_implicit_resolver(
 
 @dataclass(slots=True)
 class Document:
-    """The values of a spec and, for every key and list entry, where it was written."""
+    """The values of a spec, and the place of every key and list entry: a file and line, or a flag."""
 
     values: dict[str, Any]
     origin: str
@@ -42,7 +42,7 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def place(self, path: KeyPath) -> str:
-        """Return where the value at this path, or the nearest value around it, was written."""
+        """Return the place of the value at this path, or of the nearest value around it."""
         while path not in self.places and path:
             path = path[:-1]
         return self.places.get(path, self.origin)
@@ -51,8 +51,7 @@ class Document:
         return Problem(where=self.place(path), key=dotted(path), message=message)
 
     def override(self, key: str, value: Any, source: str) -> None:
-        """Set the entry at a dotted key, in which a number is an index of a list. Raise `LookupError` if there is no
-        such place."""
+        """Set the entry at a dotted key, where a number is a list index. Raise `LookupError` if there is none."""
         *parents, last = key.split(".")
         entry: Any = self.values
         path: KeyPath = ()
@@ -75,7 +74,7 @@ class Document:
 
 
 def dotted(path: KeyPath) -> str:
-    """Return a path as people write it: `model.layers[1].Dense`."""
+    """Return a path as the user writes it: `model.layers[1].Dense`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
@@ -90,7 +89,7 @@ def _step(entry: Any, part: str) -> str | int:
 
 
 def read_document(path: Path) -> Document:
-    """Read a spec file. Raise `SpecProblem` if it is not a YAML mapping at all."""
+    """Read a spec file. Raise `SpecProblem` unless it is a YAML mapping."""
     text = _read(path)
     origin = str(path)
     try:
@@ -119,7 +118,7 @@ def read_document(path: Path) -> Document:
 
 
 def parse_value(text: str) -> Any:
-    """Return one value as a spec would read it, for `--set`. Raise `ValueError` if the text is not one value."""
+    """Parse the value of `--set` as a spec would. Raise `ValueError` if the text is not one value."""
     loader = SpecLoader(text)
     try:
         node = loader.get_single_node()
@@ -199,7 +198,7 @@ class _Reader:
             return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
         try:
             value = self.loader.construct_object(node)
-        except (ValueError, LookupError, AttributeError):  # yaml trusts a scalar to be what its tag says
+        except (ValueError, LookupError, AttributeError):  # PyYAML does not check that a scalar fits its tag
             kind = node.tag.rpartition(":")[2]
             raise _refusal(where, f"{node.value!r} is not a valid {kind}; quote it if it is text") from None
         if isinstance(value, bytes | datetime.date) or (isinstance(value, float) and not math.isfinite(value)):

@@ -12,7 +12,7 @@ from tests.support.cli import ROOT
 
 
 @pytest.mark.parametrize(
-    ("wanted", "name"),
+    ("query", "name"),
     [
         ("T4", "Tesla T4"),
         ("t4", "Tesla T4"),
@@ -30,8 +30,8 @@ from tests.support.cli import ROOT
         ("L4", "NVIDIA L4"),
     ],
 )
-def test_finds_a_card_by_the_names_people_use(wanted: str, name: str) -> None:
-    assert find_card(wanted).name == name
+def test_finds_a_card_by_the_names_people_use(query: str, name: str) -> None:
+    assert find_card(query).name == name
 
 
 def test_finds_every_card_by_its_own_name() -> None:
@@ -45,10 +45,10 @@ def test_an_ambiguous_name_lists_the_cards_it_matches() -> None:
         find_card("A100")
 
 
-@pytest.mark.parametrize("wanted", ["RTX 3091", "T5", "", "banana"])
-def test_an_unknown_name_lists_similar_cards(wanted: str) -> None:
+@pytest.mark.parametrize("query", ["RTX 3091", "T5", "", "banana"])
+def test_an_unknown_name_lists_similar_cards(query: str) -> None:
     with pytest.raises(UsageProblem) as caught:
-        find_card(wanted)
+        find_card(query)
     assert "similar: " in caught.value.hint
     assert any(card.name in caught.value.hint for card in cards())
 

@@ -38,6 +38,6 @@ class KilledWhileAnswering(WorkerHost):
         return Exit(reply=reply, so_far=b"", exit_code=-9, output_tail="", timed_out=False, duration_s=1.0)
 
 
-def test_a_worker_that_is_killed_while_it_answers_is_reported() -> None:
+def test_a_worker_killed_while_answering_is_reported() -> None:
     with pytest.raises(WorkerBroken, match="ended without an answer"):
         ask_tensorflow(KilledWhileAnswering())

@@ -1,4 +1,4 @@
-"""Budgets: from cards by name, from the machine's free memory, from a GPU that TensorFlow sees."""
+"""Memory budgets from a card by name, the machine's free memory, or a GPU that TensorFlow sees."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_a_card_by_name_sets_the_cpu_budget_with_a_warning() -> None:
 
 
 def test_gpu_settings_have_no_effect_on_a_cpu_and_give_a_notice() -> None:
-    asked = DeviceRequest(kind="cpu", memory_limit_bytes=2**20, allocator="cuda_malloc_async", memory_growth=True)
-    notices = resolve(asked, ()).notices
+    request = DeviceRequest(kind="cpu", memory_limit_bytes=2**20, allocator="cuda_malloc_async", memory_growth=True)
+    notices = resolve(request, ()).notices
     assert [notice.partition(" has no effect on the CPU")[0] for notice in notices] == [
         "device.allocator: cuda_malloc_async",
         "device.memory_growth: true",

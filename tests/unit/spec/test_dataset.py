@@ -1,4 +1,4 @@
-"""The `dataset` section: every form it accepts, and the errors of those it does not."""
+"""The `dataset` section: every accepted form, and the errors of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON Schema, for editors: it accepts and refuses what the loader does."""
+"""The JSON Schema for editors agrees with the loader."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Options, subcommands and calls of `fit`, read from the source of a script."""
+"""Options and subcommands, read from the source of a script."""
 
 from __future__ import annotations
 
 import pytest
 
-from oomtune.spec.script_source import Option, fits_of_one_model, options_of, subcommands_of
+from oomtune.spec.script_source import Option, options_of, subcommands_of
 
 
 @pytest.mark.parametrize(
@@ -33,19 +33,6 @@ def test_absl_and_exclusive_groups_can_require_an_option_elsewhere() -> None:
 
 def test_finds_the_names_of_subcommands() -> None:
     assert subcommands_of("s.add_parser('train')\ns.add_parser('serve', help='x')") == ["train", "serve"]
-
-
-@pytest.mark.parametrize(
-    ("lines", "fits"),
-    [
-        ("model.fit(x)\nmodel.fit(y)", 2),
-        ("scaler.fit(x)\nmodel.fit(x)", 1),
-        ("if a:\n    model.fit(x)\nelse:\n    model.fit(y)\nmodel.fit(z)", 2),
-        ("print(3)", 0),
-    ],
-)
-def test_counts_calls_of_fit_on_one_model(lines: str, fits: int) -> None:
-    assert fits_of_one_model(lines) == fits
 
 
 def test_refuses_text_that_is_not_python() -> None:

@@ -1,4 +1,4 @@
-"""The `search` section: the space it spans, and the errors of a section that spans none."""
+"""The `search` section: its search space, and the errors of a section without one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NONE, FULL = RematMode.NONE, RematMode.FULL
         ({"device__memory_growth": "some"}, "device.memory_growth: expected true or false; got 'some'"),
     ],
 )
-def test_refuses_a_search_that_makes_no_sense(overrides: dict[str, Any], message: str) -> None:
+def test_refuses_a_contradictory_search(overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecProblem) as caught:
         load_spec(small_spec(**overrides))
     (problem,) = caught.value.problems

@@ -1,4 +1,4 @@
-"""Reading YAML: what is accepted, and what is refused as dangerous or ambiguous."""
+"""YAML text is read as plain values, and refused if it is dangerous or ambiguous."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def test_does_not_read_a_file_of_fifty_megabytes(tmp_path: Path) -> None:
     assert "too large for a spec; at most 1,048,576 bytes are read" in spec_problems(path)[0]
 
 
-def test_does_not_read_an_endless_device_to_its_end() -> None:
+def test_stops_reading_an_endless_device() -> None:
     assert "too large for a spec" in spec_problems(Path("/dev/zero"))[0]
 
 
 @pytest.mark.parametrize("junk", [b"\x00\x01\x02", b"\xff\xfe\x00binary", bytes(range(256))])
-def test_reports_binary_files_as_such(tmp_path: Path, junk: bytes) -> None:
+def test_reports_that_a_binary_file_is_not_text(tmp_path: Path, junk: bytes) -> None:
     path = tmp_path / "model.yaml"
     path.write_bytes(junk)
     assert "not text" in spec_problems(path)[0] or "not valid YAML" in spec_problems(path)[0]

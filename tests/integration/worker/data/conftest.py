@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from oomtune.domain import DatasetSpec, Scan
 from oomtune.errors import DataUnreadable
-from oomtune.spec.dataset import Dataset, dataset_spec, wrong_in_dataset
+from oomtune.spec.dataset import Dataset, check_dataset, dataset_spec
 from oomtune.worker.data.scan import scan
 from oomtune.worker.data.source import Bounds, Sample
 from tests.support.reading import Read
@@ -21,14 +21,14 @@ from tests.support.reading import Read
 def dataset(tmp_path: Path) -> Callable[..., DatasetSpec]:
     """Return a function that parses a `dataset` section and sends it through the pipe to the worker."""
 
-    def made(**section: Any) -> DatasetSpec:
-        assert list(wrong_in_dataset(section, tmp_path)) == []
+    def parse(**section: Any) -> DatasetSpec:
+        assert list(check_dataset(section, tmp_path)) == []
         adapter: TypeAdapter[DatasetSpec] = TypeAdapter(DatasetSpec)
         spec = dataset_spec(Dataset.model_validate(section))
         assert adapter.validate_json(adapter.dump_json(spec)) == spec
         return spec
 
-    return made
+    return parse
 
 
 @pytest.fixture
