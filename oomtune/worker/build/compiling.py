@@ -1,4 +1,4 @@
-"""Compile a model as the spec trains it, and match its outputs with their losses, metrics and targets."""
+"""Compile a model with the spec's training settings, and match its outputs with losses, metrics and targets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oomtune.domain import ByOutput, Candidate, ClassConfig, TrainingSpec, WorkO
 from oomtune.errors import TrialCrashed
 from oomtune.keras.compiling import accumulate_gradients
 from oomtune.worker.build.layers import first_line
-from oomtune.worker.data.nesting import parts
+from oomtune.worker.nesting import parts
 
 # For these names Keras picks a metric or loss by the shape of the output. They name no function.
 METRICS_BY_SHAPE = ("accuracy", "acc")
@@ -23,7 +23,7 @@ _SHORT_NAMES = {"mse": "meansquarederror", "mae": "meanabsoluteerror"}
 
 
 def compile_model(model: keras.Model, order: WorkOrder, candidate: Candidate) -> None:
-    """Compile the model as the spec says. A model that comes compiled stays so, unless the spec sets a loss."""
+    """Compile the model as the spec asks. A model that comes compiled stays unchanged unless the spec sets a loss."""
     training = order.training
     if model.compiled and training.loss is None:
         key = "training.effective_batch_size" if training.accumulation_steps(candidate.batch_size) > 1 else ""
@@ -31,13 +31,13 @@ def compile_model(model: keras.Model, order: WorkOrder, candidate: Candidate) ->
         if key:
             raise TrialCrashed(
                 f"{key} has no effect: the model comes compiled with its own optimizer",
-                hint=f"set training.loss to have the model compiled anew, or remove {key}",
+                hint=f"set training.loss to compile the model again, or remove {key}",
             )
         return
     if training.loss is None:
         raise TrialCrashed(f"{_LOSS} is not set, and the model does not come compiled", hint=f"set {_LOSS}")
     with warnings.catch_warnings():
-        # To learn what Keras would choose on a GPU we ask for XLA even where a layer can't have it.
+        # A CPU that stands in for a GPU uses XLA as Keras would there. Keras warns if a layer does not support it.
         warnings.filterwarnings("ignore", message="Model doesn't support `jit_compile=True`")
         model.compile(
             optimizer=_optimizer(training, candidate),
@@ -71,23 +71,23 @@ def _metrics(metrics: tuple[str | ClassConfig, ...] | ByOutput) -> Any:
         return _for_each_output(
             _METRICS, metrics, lambda key, entry: [_make_metric(key, metric) for metric in entry] or None
         )
-    # For an empty list Keras would expect the user's own `train_step` to update it. None means no metrics.
+    # Without metrics pass None: with an empty list Keras expects the user's own `train_step` to update it.
     return [_make_metric(f"{_METRICS}[{index}]", metric) for index, metric in enumerate(metrics)] or None
 
 
 def _make_metric(key: str, metric: str | ClassConfig) -> Any:
-    """Return the metric, or its name if it has one: Keras shows metrics under these names."""
-    made = metric if metric in METRICS_BY_SHAPE else _keras_object(key, keras.metrics.get, metric)
-    return metric if isinstance(metric, str) else made
+    """Return the metric, or only its name once Keras knows it: Keras then reports the metric under this name."""
+    keras_metric = metric if metric in METRICS_BY_SHAPE else _keras_object(key, keras.metrics.get, metric)
+    return metric if isinstance(metric, str) else keras_metric
 
 
 def _for_each_output(key: str, entries: ByOutput, make: Callable[[str, Any], Any]) -> Any:
-    """Return what `make` gives for each output: a dict if the outputs have names, a list otherwise."""
-    made = {
+    """Return the result of `make` for each output: a dict if the outputs have names, a list otherwise."""
+    results = {
         name: make(f"{key}[{name}]" if isinstance(name, int) else f"{key}.{name}", entry)
         for name, entry in entries.named().items()
     }
-    return made if entries.names else list(made.values())
+    return results if entries.names else list(results.values())
 
 
 def _jit_compile(order: WorkOrder) -> bool | str:
@@ -130,10 +130,7 @@ def loss_names(model: keras.Model, outputs: Iterable[str]) -> dict[str, str]:
 
 
 def output_and_loss_of_targets(model: keras.Model, outputs: Any, targets: Any) -> dict[str, tuple[Any, Any]]:
-    """Return the output and the loss that Keras compares each target with, by the target's name.
-
-    Targets whose output is unclear are left out.
-    """
+    """Return each target's output and loss by the target's name. Leave out targets whose output is unclear."""
     if outputs is None:
         return {}
     loss, tensors, named_targets = getattr(model, "loss", None), tf.nest.flatten(outputs), parts(targets)
@@ -153,11 +150,11 @@ def output_and_loss_of_targets(model: keras.Model, outputs: Any, targets: Any) -
     }
 
 
-def check_outputs(training: TrainingSpec, model: keras.Model, outputs: Any, targets: Any, targets_at: str) -> None:
+def check_outputs(training: TrainingSpec, model: keras.Model, outputs: Any, targets: Any, targets_name: str) -> None:
     """Raise `TrialCrashed` unless losses, metrics and targets match the model's outputs.
 
-    Keras would fail in the middle of a step, or pair losses with the wrong outputs. `targets_at` says where the targets
-    come from.
+    Keras would fail in the middle of a step, or pair losses with the wrong outputs. Messages call the targets
+    `targets_name`.
     """
     if training.loss is None or outputs is None or not _computes_losses_as_keras_does(model):
         return
@@ -168,7 +165,7 @@ def check_outputs(training: TrainingSpec, model: keras.Model, outputs: Any, targ
     _check_entries(_LOSS, training.loss, names, count, has_order=has_order)
     _check_entries(_METRICS, training.metrics, names, count, has_order=has_order)
     if count > 1:
-        _check_targets(training.loss, names, count, targets, targets_at, has_order=has_order)
+        _check_targets(training.loss, names, count, targets, targets_name, has_order=has_order)
 
 
 def _computes_losses_as_keras_does(model: keras.Model) -> bool:
@@ -221,7 +218,9 @@ def _check_names(key: str, setting: ByOutput, names: list[str], count: int, *, n
         )
 
 
-def _check_targets(loss: Any, names: list[str], count: int, targets: Any, targets_at: str, *, has_order: bool) -> None:
+def _check_targets(
+    loss: Any, names: list[str], count: int, targets: Any, targets_name: str, *, has_order: bool
+) -> None:
     """Check that each output with a loss has a target."""
     has_loss = [True] * count
     if isinstance(loss, ByOutput):
@@ -229,14 +228,14 @@ def _check_targets(loss: Any, names: list[str], count: int, targets: Any, target
         has_loss = [bool(losses.get(name)) for name in (names if loss.names else range(count))]
     if isinstance(targets, tf.TensorSpec) and sum(has_loss) > 1:
         raise TrialCrashed(
-            f"{targets_at} is one tensor, but {_outputs_of_model(names, count)}",
+            f"{targets_name} is one tensor, but {_outputs_of_model(names, count)}",
             hint="give a mapping with the targets of each output",
         )
     if not isinstance(targets, dict):
         return
     if not names:
         raise TrialCrashed(
-            f"{targets_at} has {quoted(targets)}, but the model's outputs have no names",
+            f"{targets_name} has {quoted(targets)}, but the model's outputs have no names",
             hint="return a dict with these names from the model's call",
         )
     # If outputs are a list and losses have names, Keras wants targets even for an output without a loss.
@@ -245,7 +244,7 @@ def _check_targets(loss: Any, names: list[str], count: int, targets: Any, target
     missing = [name for name in required if name not in targets]
     if missing:
         raise TrialCrashed(
-            f"{targets_at} has {quoted(targets)}, but nothing for the model's output {missing[0]!r}",
+            f"{targets_name} has {quoted(targets)}, but nothing for the model's output {missing[0]!r}",
             hint=f"give the targets of each output by name: {quoted(required)}",
         )
 

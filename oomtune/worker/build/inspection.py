@@ -1,4 +1,4 @@
-"""Inspect a built model for `oomtune init`: its inputs, outputs, losses, and the lengths it takes."""
+"""Inspect a built model for `oomtune init`: its inputs, outputs, losses and accepted lengths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oomtune.worker.build import model
 from oomtune.worker.build.compiling import loss_names
 
 _LENGTH: Literal["sequence_length"] = "sequence_length"
-# Tried if the model refuses the given length: it can be halved six times, and hardly any other dimension has this size.
+# Tried if the model refuses the given length. It can be halved six times, and is rarely the size of another dimension.
 _ROUND_LENGTH = 448
 _USUAL_LENGTHS = (64, 128, 256)
 _SHORT_LENGTHS = (8, 16, 32)
@@ -67,7 +67,7 @@ def _outputs(network: keras.Model) -> dict[str, Any]:
 
 
 def _lengths_to_search(order: InspectOrder, network: keras.Model) -> tuple[int, ...]:
-    """Return the usual lengths that the model takes, or shorter ones if it takes none of these."""
+    """Return the usual lengths that the model takes, or short lengths if it takes none of the usual ones."""
     for lengths in (_USUAL_LENGTHS, _SHORT_LENGTHS):
         accepted = tuple(length for length in lengths if _accepts(order, network, length))
         if accepted:
@@ -76,7 +76,7 @@ def _lengths_to_search(order: InspectOrder, network: keras.Model) -> tuple[int, 
 
 
 def _accepts(order: InspectOrder, network: keras.Model, length: int) -> bool:
-    """Call the model with samples of this length. A table of positions, for example, may be shorter."""
+    """Return True if the model can be called with this length. A position embedding, for example, may be shorter."""
     is_open = any(None in tensor.shape[1:] for tensor in network.inputs)
     try:
         built = network if is_open or order.sequence_length is None else _build_with_length(order, length)

@@ -35,7 +35,7 @@ def build(layers: tuple[ClassConfig, ...], folder: str, candidate: Candidate) ->
 
 
 def _graph(layers: tuple[ClassConfig, ...], factory: _LayerFactory) -> keras.Model:
-    """Connect each layer to those in its `inbound`, or to the one before it. Layers that nothing uses are outputs."""
+    """Connect each layer to its `inbound` layers, or to the layer before it. Unused layers are outputs."""
     inputs: dict[str, Any] = {}
     tensors: dict[str, Any] = {}
     used: set[str] = set()
@@ -106,7 +106,7 @@ def with_length(value: Any, candidate: Candidate) -> Any:
 
 @contextlib.contextmanager
 def _naming_layer(index: int, layer: ClassConfig) -> Iterator[None]:
-    """Name this layer of the spec in whatever Keras raises inside."""
+    """Raise Keras' errors as a `TrialCrashed` that names this layer of the spec."""
     try:
         yield
     except (TypeError, ValueError) as error:

@@ -21,13 +21,13 @@ from oomtune.domain import (
     SyntheticData,
     TrainStep,
     WorkOrder,
+    by_name,
 )
 from oomtune.errors import TrialCrashed
 from oomtune.keras.remat import rematerialise
 from oomtune.worker.build import layers, saved_model, user_code
 from oomtune.worker.build.compiling import compile_model
 from oomtune.worker.build.layers import first_line, with_length
-from oomtune.worker.data.nesting import by_name
 
 _LENGTH = "sequence_length"
 _OPEN = "build it with an input length of None to train on batches of several lengths"
@@ -36,12 +36,12 @@ _LSTM_ONLY_ARGUMENTS = ("unit_forget_bias",)
 
 
 def build(order: WorkOrder, candidate: Candidate, *, any_length: bool = False) -> keras.Model:
-    """Return the candidate's model, compiled. With `any_length` it takes samples of other lengths too."""
+    """Return the candidate's compiled model. With `any_length` it also takes samples of other lengths."""
     floatx = keras.config.floatx()
     if isinstance(order.model, Builder):
         user_code.load(order.model.function, order.folder, "model.builder")
     refuse_unused_length(order)
-    # Set after the user's module is imported: it may have set policies of its own.
+    # Set these after importing the user's module, which may set policies itself.
     keras.config.set_floatx(floatx)
     keras.config.set_dtype_policy(candidate.precision)
     model = make(
@@ -70,10 +70,10 @@ def make(
     sequences: frozenset[str] | None = None,
     compiled_anew: bool = False,
 ) -> keras.Model:
-    """Return the model under the policy that is set now. It is compiled only if it comes compiled.
+    """Return the model under the current dtype policy. It is compiled only if it comes compiled.
 
     `sequences` names the inputs whose samples have the length under trial (the empty name for a single input), None if
-    that is unknown. With `compiled_anew` nobody needs how a saved model was compiled.
+    that is unknown. With `compiled_anew` a saved model's own loss, optimizer and metrics are left out.
     """
     match spec:
         case Builder():
@@ -116,7 +116,7 @@ def _from_builder(spec: Builder, folder: str, candidate: Candidate) -> keras.Mod
 def refuse_unused_length(order: WorkOrder) -> None:
     """Raise `TrialCrashed` if lengths are searched but neither the data nor the model takes one.
 
-    Every length would give the same result, and the answer would be made up.
+    Every length would give the same result, so the answer would mean nothing.
     """
     if order.trial.candidate.sequence_length is None or _data_takes_length(order) or _model_takes_length(order):
         return
@@ -158,13 +158,13 @@ def _sequence_inputs(order: WorkOrder) -> frozenset[str] | None:
         inputs = by_name(order.dataset.inputs)
         names = [name for name, tensor in inputs.items() if _LENGTH in tensor.shape]
     else:
-        parts = () if order.scan is None else order.scan.sequences
-        names = [part.removeprefix("inputs.") for part in parts if part.startswith("inputs.")]
+        sequences = () if order.scan is None else order.scan.sequences
+        names = [part.removeprefix("inputs.") for part in sequences if part.startswith("inputs.")]
     return frozenset(names) or None
 
 
 def _check_precision(model: keras.Model, precision: str) -> None:
-    """Refuse a model that sets a policy of its own. Single layers may differ, such as outputs in float32."""
+    """Raise `TrialCrashed` if the model sets its own policy. Single layers may differ, such as outputs in float32."""
     leaves = [layer for layer in model._flatten_layers(include_self=False) if not layer._layers]
     names = [layer.dtype_policy.name for layer in leaves if not isinstance(layer, keras.layers.InputLayer)]
     # Layers under other policies, such as integers or float64, are the model's own choice.

@@ -27,7 +27,7 @@ from oomtune.worker.build.layers import first_line
 
 _KEY = "model.keras_file"
 _POLICIES = ("DTypePolicy", "Policy")
-# How a model was compiled: in .keras and .json files, and in HDF5 files.
+# The keys of the compile settings, in .keras and .json files and in HDF5 files.
 _COMPILE_CONFIG, _HDF5_TRAINING = "compile_config", "training_config"
 # The classes of models, which HDF5 files name without their module.
 _HDF5_MODELS = {"Functional": "Model", "Model": "Model", "Sequential": "Sequential"}
@@ -38,7 +38,7 @@ _KERAS_MODULES = (
 )  # fmt: skip
 _LOOKUP_LAYERS = ("TextVectorization", "StringLookup", "IntegerLookup")
 _ASSETS, _VOCABULARY = "assets/", "/vocabulary.txt"
-_SAVE_IT = "save it with model.save('model.keras')"
+_SAVE_HINT = "save it with model.save('model.keras')"
 
 
 def build(
@@ -83,17 +83,17 @@ def build(
             f"{_KEY}: {path.name} can't be rebuilt: {_reason(error)}", hint="use a builder that makes the model"
         ) from None
     if not isinstance(model, keras.Model):
-        raise TrialCrashed(f"{_KEY}: {path.name} holds a {type(model).__name__}, not a model", hint=_SAVE_IT)
+        raise TrialCrashed(f"{_KEY}: {path.name} holds a {type(model).__name__}, not a model", hint=_SAVE_HINT)
     if has_vocabulary:
         _load_vocabularies(model, path)
     if training is not None:
         with keras.saving.CustomObjectScope(custom_objects):
-            _compile_as_hdf5_says(model, training)
+            _compile_from_hdf5(model, training)
     return model
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason from Keras' message: it describes the object at length and gives the reason last."""
+    """Return the reason from Keras' message, which describes the object at length first."""
     text = str(error).rpartition("Exception encountered:")[2].strip()
     return first_line(ValueError(text)) if text else first_line(error)
 
@@ -102,9 +102,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         config = read_config(path) if path.suffix in (".keras", ".json") else _read_hdf5(path)
     except UNREADABLE as error:
-        raise TrialCrashed(f"{_KEY}: {path} can't be read: {first_line(error)}", hint=_SAVE_IT) from None
+        raise TrialCrashed(f"{_KEY}: {path} can't be read: {first_line(error)}", hint=_SAVE_HINT) from None
     if not isinstance(config, dict) or not {"class_name", "config"} <= config.keys():
-        raise TrialCrashed(f"{_KEY}: {path} holds no model", hint=_SAVE_IT)
+        raise TrialCrashed(f"{_KEY}: {path} holds no model", hint=_SAVE_HINT)
     return config
 
 
@@ -120,7 +120,7 @@ def _objects(config: Any) -> Iterator[dict[str, Any]]:
             yield from _objects(entry)
 
 
-# --- code and classes of the user's own
+# --- the user's own code and classes
 
 
 def _refuse_code(config: dict[str, Any], path: Path) -> None:
@@ -152,13 +152,13 @@ def _custom_module(serialised: dict[str, Any]) -> str | None:
 
 
 def _name(serialised: dict[str, Any]) -> str:
-    """Return the name within its module. A function's name is its configuration; a package may stand before it."""
+    """Return the name without its package. A function's configuration is its name."""
     name = serialised.get("config") if serialised["class_name"] == "function" else serialised["class_name"]
     return str(name).rpartition(">")[2]
 
 
 def _has_unknown_origin(serialised: dict[str, Any]) -> bool:
-    """Return whether this is a class or function of the user's own, and the file does not name its module."""
+    """Return whether this is the user's own class or function, and the file does not name its module."""
     is_own_function = serialised["class_name"] == "function" and serialised.get("module") == "builtins"
     has_no_module = "module" not in serialised or is_own_function
     return has_no_module and not serialised["class_name"].startswith("__") and not _is_keras_class(_name(serialised))
@@ -207,14 +207,14 @@ def _set_precision(config: dict[str, Any], precision: str) -> None:
 
 
 def _policy(dtype: Any) -> str | None:
-    """Return the name of a floating-point policy, None if this is something else."""
+    """Return the name of a floating-point policy, None for anything else."""
     if isinstance(dtype, dict):
         dtype = dtype.get("config", {}).get("name") if dtype.get("class_name") in _POLICIES else None
     return dtype if isinstance(dtype, str) and "float" in dtype else None
 
 
 def _layers(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the layers of a model and of the models inside it, but nothing of how it was compiled."""
+    """Yield the layers of a model and of the models inside it. Skip the compile settings."""
     compiled = (_COMPILE_CONFIG, _HDF5_TRAINING)
     for serialised in _objects({key: entry for key, entry in config.items() if key not in compiled}):
         class_name = serialised["class_name"]
@@ -225,9 +225,9 @@ def _layers(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _set_length(config: dict[str, Any], length: int, sequences: frozenset[str] | None) -> int | None:
-    """Change the fixed length of sequence inputs. Return the length that the file had, None if nothing was changed."""
+    """Change the fixed length of sequence inputs. Return the length in the file, None if nothing was changed."""
     inputs = {name: shape for name, shape in _input_shapes(config) if len(shape) > 1}
-    names = None if sequences is None else _names_for_places(sequences, config)
+    names = None if sequences is None else _names_for_positions(sequences, config)
     if names is None or "" in names:
         # If one input has an open length, that input is the sequence and the sizes of the others are not lengths.
         varying = {} if any(shape[1] is None for shape in inputs.values()) else inputs
@@ -247,8 +247,8 @@ def _set_length(config: dict[str, Any], length: int, sequences: frozenset[str] |
     return int(fixed)
 
 
-def _names_for_places(sequences: frozenset[str], config: dict[str, Any]) -> frozenset[str]:
-    """Replace places in a tuple of inputs, such as `0`, by the names of these inputs."""
+def _names_for_positions(sequences: frozenset[str], config: dict[str, Any]) -> frozenset[str]:
+    """Replace positions in a tuple of inputs, such as `0`, with the names of the inputs."""
     listed = config["config"].get("input_layers") if isinstance(config["config"], dict) else None
     names = [str(entry[0]) for entry in listed or [] if isinstance(entry, list) and entry]
     return frozenset(names[int(one)] if one.isdigit() and int(one) < len(names) else one for one in sequences)
@@ -271,11 +271,11 @@ def _all_input_shapes(config: dict[str, Any]) -> Iterator[list[Any]]:
 
 
 # --- HDF5, the older format
-# Keras' own loader also reads all weights, and older releases run code from the file whatever `safe_mode` says.
+# Keras' own loader also reads all weights, and older releases ignore `safe_mode` and run code from the file.
 
 
 def _read_hdf5(path: Path) -> Any:
-    """Return the model's configuration, with how it was compiled if it was. Raise `KeyError` if there is no model."""
+    """Return the model's configuration, with its compile settings if it has any. Raise `KeyError` without a model."""
     with h5py.File(path, "r") as file:
         if "model_config" not in file.attrs:
             raise KeyError("no model_config: it may contain only weights")
@@ -311,8 +311,8 @@ def _is_keras_class(name: str) -> bool:
     return name in ("Functional", "Policy") or any(hasattr(module, name) for module in _KERAS_MODULES)
 
 
-def _compile_as_hdf5_says(model: keras.Model, training: dict[str, Any]) -> None:
-    """Compile the model as it was when it was saved. Leave it uncompiled if this Keras can't read how that was."""
+def _compile_from_hdf5(model: keras.Model, training: dict[str, Any]) -> None:
+    """Compile the model with its saved settings. Leave it uncompiled if this Keras can't read them."""
     try:
         arguments = {
             "optimizer": keras.optimizers.get(training["optimizer_config"]),
@@ -326,7 +326,7 @@ def _compile_as_hdf5_says(model: keras.Model, training: dict[str, Any]) -> None:
     model.compile(**arguments)
 
 
-# --- vocabularies that layers learnt from data, which are in the file but not in the configuration
+# --- vocabularies that layers learnt from data: in the file, but not in the configuration
 
 
 def _has_learnt_vocabulary(config: dict[str, Any], path: Path) -> bool:
@@ -345,17 +345,17 @@ def _has_learnt_vocabulary(config: dict[str, Any], path: Path) -> bool:
         if not _vocabulary_files(path):
             raise TrialCrashed(
                 f"{message} and is not in the file",
-                hint=f"{_SAVE_IT}, or use a builder that gives the layer its vocabulary",
+                hint=f"{_SAVE_HINT}, or use a builder that gives the layer its vocabulary",
             )
     return bool(adapted)
 
 
 def _load_vocabularies(model: keras.Model, path: Path) -> None:
-    """Fill the model's lookup tables from the file as Keras does when it loads one, but read no weights."""
+    """Fill the model's lookup tables from the file, as Keras does on loading, but read no weights."""
     with TemporaryDirectory() as folder:
         try:
             with zipfile.ZipFile(path) as archive:
-                archive.extractall(folder, _vocabulary_files(path))  # never outside the folder, whatever their names
+                archive.extractall(folder, _vocabulary_files(path))  # never writes outside the folder
             store = saving_lib.DiskIOStore(str(Path(folder, _ASSETS)), mode="r")
             saving_lib._load_state(model, None, store, inner_path="", visited_saveables=set())
         except (TypeError, *UNREADABLE) as error:

@@ -1,4 +1,4 @@
-"""Import and call the user's own code: only what the spec names, from the spec's folder or the current one."""
+"""Import the user's own code that the spec names, from the spec's folder or the current one, and find its arguments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def load_module(name: str, folder: str, key: str) -> Any:
     except ModuleNotFoundError as error:
         missing = error.name or name
         if missing != name and not name.startswith(f"{missing}."):
-            raise  # the module exists but one of its own imports fails, which its traceback shows
+            raise  # an import inside the module fails; the traceback shows which
         raise TrialCrashed(
             f"{key}: no module named {missing!r}", hint=f"looked in {folder} and {Path.cwd()!s}"
         ) from None
@@ -50,7 +50,7 @@ def load_module(name: str, folder: str, key: str) -> Any:
 def arguments_for(
     function: Callable[..., Any], args: dict[str, Any], candidate: Candidate, name: str
 ) -> dict[str, Any]:
-    """Return the arguments to call the function with: the spec's, and the candidate's values that it takes."""
+    """Return the function's arguments: those of the spec, and the candidate's values that it takes."""
     parameters = inspect.signature(function).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     offered: dict[str, Any] = {word: getattr(candidate, word) for word in _OFFERED if word in parameters}

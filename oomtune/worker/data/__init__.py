@@ -27,7 +27,7 @@ from oomtune.worker.data.user_function import python_source
 
 
 def open_source(dataset: DatasetSpec, folder: str, bounds: Bounds | None = None) -> Source:  # noqa: C901, PLR0911
-    """Open the dataset. Arrays are read now, everything else as its samples are taken."""
+    """Open the dataset. Arrays are read now, other data as its samples are consumed."""
     bounds = bounds or Bounds()
     match dataset:
         case NpzData():

@@ -1,4 +1,4 @@
-"""Check that the data suits the model, before the first step, and report what does not in terms of the spec."""
+"""Check before the first step that the data suits the model, and report mismatches in terms of the spec."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from weakref import WeakSet
 import keras
 import tensorflow as tf
 
-from oomtune.domain import Climb, NpyData, PythonData, SyntheticData, TensorSpec, TokenizedData, WorkOrder
+from oomtune.domain import Climb, PythonData, SyntheticData, TensorSpec, TokenizedData, WorkOrder, paths_by_part
 from oomtune.errors import TrialCrashed
 from oomtune.keras.private_keras import compute_output_spec
 from oomtune.worker.build.compiling import check_outputs, loss_name, output_and_loss_of_targets, quoted
-from oomtune.worker.data.nesting import parts
+from oomtune.worker.nesting import parts
 from oomtune.worker.process.exceptions import reason
 
 _ELEMENTWISE = ("meansquarederror", "meanabsoluteerror", "binarycrossentropy", "categoricalcrossentropy", "huber")
@@ -24,7 +24,7 @@ _called: WeakSet[keras.Model] = WeakSet()
 
 
 def check(order: WorkOrder, model: keras.Model, batches: tf.data.Dataset) -> None:
-    """Raise `TrialCrashed` if the model can't be trained on these batches. What is not visible is not checked."""
+    """Raise `TrialCrashed` if the model can't be trained on these batches. Check only what Keras exposes."""
     inputs, targets, *weights = batches.element_spec
     if model.built and getattr(model, "inputs", None):
         pairs = _pair_inputs(order, model, inputs)
@@ -48,7 +48,7 @@ def check(order: WorkOrder, model: keras.Model, batches: tf.data.Dataset) -> Non
 
 
 def describe_shapes(order: WorkOrder, inputs: Any, targets: Any) -> str:
-    """Describe what a step of the user's own is given, for a message about its failure."""
+    """Describe the arguments of the user's own step, for a message about its failure."""
     return f"{_source_of(order, 'inputs')} has {_describe(inputs)}, and the targets have {_describe(targets)}"
 
 
@@ -56,14 +56,14 @@ def describe_shapes(order: WorkOrder, inputs: Any, targets: Any) -> str:
 
 
 def _outputs_for(order: WorkOrder, model: keras.Model, inputs: Any) -> Any:
-    """Call a model without visible inputs symbolically, as `fit` does. Return None if it needs real numbers."""
+    """Call a model without visible inputs symbolically, as `fit` does. Return None if the call needs real numbers."""
     symbols = tf.nest.map_structure(lambda spec: keras.KerasTensor(spec.shape, spec.dtype.name), inputs)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about how the model is built; real problems also raise
             return compute_output_spec(model, symbols, training=False)
     except (AttributeError, NotImplementedError, RuntimeError):
-        return None  # a bug of the model's is raised again in training, with the user's own traceback
+        return None  # training raises a bug in the model again, with the user's own traceback
     except tf.errors.OperatorNotAllowedInGraphError as error:
         raise TrialCrashed(
             f"{_model_key(order)}: the model's call can't be compiled to a graph: {reason(error).partition('. ')[0]}",
@@ -78,7 +78,7 @@ def _outputs_for(order: WorkOrder, model: keras.Model, inputs: Any) -> Any:
 
 
 def _pair_inputs(order: WorkOrder, model: keras.Model, inputs: Any) -> list[tuple[Any, str, Any]]:
-    """Return each input of the model with the part of the data that Keras feeds it, by name or else by place."""
+    """Return each input of the model with the part of the data that Keras feeds it: by name, or else by position."""
     tensors, data = {tensor.name: tensor for tensor in model.inputs}, parts(inputs)
     if isinstance(inputs, dict):
         if any(isinstance(entry, dict | tuple) for entry in inputs.values()):
@@ -99,7 +99,7 @@ def _pair_inputs(order: WorkOrder, model: keras.Model, inputs: Any) -> list[tupl
 
 
 def _check_batch_size(order: WorkOrder, model: keras.Model) -> None:
-    """A model may be built for one batch size, for example to keep its state from batch to batch."""
+    """Raise `TrialCrashed` if the model is built for another batch size, as a stateful model is."""
     fixed = next((tensor.shape[0] for tensor in model.inputs if tensor.shape[0] is not None), None)
     sizes = order.trial.sizes if isinstance(order.trial, Climb) else (order.trial.candidate.batch_size,)
     other = next((size for size in sizes if size != fixed), None)
@@ -155,7 +155,7 @@ def _check_tokens(order: WorkOrder, model: keras.Model, tensor: Any, part: str) 
 
 
 def _takes_directly(layer: Any, model_input: Any) -> bool:
-    """Return whether the layer takes the model's input itself, not what another layer makes of it."""
+    """Return whether the layer takes the model's input itself, not the output of another layer."""
     return any(tensor is model_input for node in layer._inbound_nodes for tensor in node.input_tensors)
 
 
@@ -213,7 +213,7 @@ def _extent(low: int, high: int) -> str:
 
 
 def _check_weights(order: WorkOrder, weights: Any, output: Any, loss: Any) -> None:
-    """Check weights of a loss that is one number per sample. Keras reshapes all others."""
+    """Check the weights if the loss is one number per sample. Keras reshapes all others."""
     has_one_loss = len(output) == 1 and loss_name(loss) in (*_ELEMENTWISE, _SPARSE)
     if weights is not None and has_one_loss and not _same_shape(weights.shape[1:], []):
         raise TrialCrashed(
@@ -229,24 +229,21 @@ def _check_weights(order: WorkOrder, weights: Any, output: Any, loss: Any) -> No
 def _source_of(order: WorkOrder, part: str, place: str = "") -> str:
     """Return the file and the entry of the spec that a part of the samples comes from.
 
-    `place` is the file and line, if it is known.
+    `place` is the file and line, if they are known.
     """
+    assert order.dataset is not None, "only the spec's data is checked"
     side, _, name = part.partition(".")
-    data = order.dataset
-    kind = "" if data is None else data.kind
+    kind = order.dataset.kind
     key = f"dataset.{kind}" if kind in ("python", "images", "text") else f"dataset.{kind}.{side}"
-    paths = getattr(data, "paths", None) or getattr(data, "path", None)
-    if isinstance(data, NpyData):
-        of_side = getattr(data, side)
-        paths = of_side.get(name) if isinstance(of_side, dict) else of_side
-    file = paths[0] if isinstance(paths, tuple) else paths
-    where = f"{place or Path(order.folder, file)}: " if file else ""
+    paths = paths_by_part(order.dataset)
+    files = paths.get(f"{side}.{name}") or paths.get("")
+    where = f"{place or Path(order.folder, files[0])}: " if files else ""
     label = f"{side}[{name}]" if name.isdigit() else repr(name)
     return f"{where}{key}{f' ({label})' if name else ''}"
 
 
 def _label_source(order: WorkOrder, part: str, low: int = 0) -> str:
-    """Return where the wrong label is: the smallest if it is below 0, else the largest."""
+    """Return the source of the wrong label: of the smallest if it is below 0, else of the largest."""
     smallest, largest = ("", "") if order.scan is None else order.scan.places.get(part, ("", ""))
     return _source_of(order, part, smallest if low < 0 else largest)
 
@@ -256,7 +253,7 @@ def _model_key(order: WorkOrder) -> str:
 
 
 def _value_range(order: WorkOrder, part: str) -> tuple[int, int]:
-    """Return the smallest and largest whole number of the part, or 0 and 0, which suit any model."""
+    """Return the smallest and largest whole number of the part, or (0, 0), which suits any model."""
     if order.scan is not None:
         return order.scan.ranges.get(part, (0, 0))
     side, _, name = part.partition(".")

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from oomtune.domain import NpyData, NpzData
+from oomtune.domain import NpyData, NpzData, by_name
 from oomtune.errors import DataUnreadable
-from oomtune.worker.data.nesting import Nest, by_name, each_side, mapped, parts
-from oomtune.worker.data.source import SIDES, HeldArrays, Sample, files_of, missing, unreadable
+from oomtune.worker.data.source import SIDES, HeldArrays, Sample, each_side, files_of, missing, unreadable
+from oomtune.worker.nesting import Nest, map_parts, parts
 
 # An archive may also be encrypted, or use a compression that Python lacks.
 _READ_ERRORS = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
 _NO_OBJECTS = "the file is damaged, or contains Python objects, which are never unpickled; save plain numbers"
-# NaN is looked for in this many values at a time, to need little memory beside the array.
+# Check this many values at a time for NaN, to use little memory beside the array.
 _VALUES_AT_ONCE = 2**24
 _NO_NAMES: Mapping[str, str] = {}
 
@@ -54,7 +54,7 @@ def npy_source(data: NpyData, folder: str) -> HeldArrays:
 def check_sample_counts(arrays: Sample, name: str, key: str, array_names: Mapping[str, str] = _NO_NAMES) -> None:
     """Raise `DataUnreadable` unless all arrays have the same number of samples, and at least one.
 
-    `array_names` has what the user calls a part, such as `inputs.words`.
+    `array_names` maps parts such as `inputs.words` to the names of their arrays.
     """
     counts = {
         array_names.get(f"{side}.{part}") or f"{side}.{part}".rstrip("."): int(array.shape[0])
@@ -73,8 +73,8 @@ def check_sample_counts(arrays: Sample, name: str, key: str, array_names: Mappin
 
 
 def row_of(arrays: Nest, row: int) -> Nest:
-    """Return one sample as a copy, which does not keep the whole arrays in memory."""
-    return mapped(lambda _, array: np.array(array[row]), arrays)
+    """Return one sample as a copy, so that it does not keep the whole arrays in memory."""
+    return map_parts(lambda _, array: np.array(array[row]), arrays)
 
 
 def checked_array(array: Any, where: str, key: str, *, allow_text: bool = False) -> Any:
@@ -109,7 +109,7 @@ def _check_finite(array: Any, where: str, key: str) -> None:
 
 def _read_npz(file: Path, name: str, key: str) -> Any:
     try:
-        # Opened here because NumPy leaves a file open that it can't read.
+        # NumPy does not close a file that it fails to read.
         with file.open("rb") as opened:
             archive = np.load(opened, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):

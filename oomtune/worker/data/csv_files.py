@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from oomtune.domain import Columns, CsvData, Names
+from oomtune.domain import Columns, CsvData, Names, by_name
 from oomtune.errors import DataUnreadable
 from oomtune.worker.data.lines import Lines, line_stream
-from oomtune.worker.data.nesting import by_name, each_side
 from oomtune.worker.data.samples import Checker, RawSample
-from oomtune.worker.data.source import Axis, Bounds, Stream, files_of, missing, unreadable
+from oomtune.worker.data.source import Axis, Bounds, Stream, each_side, files_of, missing, unreadable
 
 _KEY = "dataset.csv.path"
 _INT32_END = 2**31
@@ -54,8 +53,8 @@ def csv_source(data: CsvData, folder: str, bounds: Bounds) -> Stream:
 
 
 def _has_line_ends_in_cells(file: Path, delimiter: str) -> bool:
-    """Look for cells with line ends. A stretch can't start inside such a file, since a row may begin anywhere."""
-    rows = csv.reader(Lines([file], Bounds(), _KEY).of(file), delimiter=delimiter)
+    """Return whether any cell has a line end. Reading can't start inside such a file, where a line is not a row."""
+    rows = csv.reader(Lines([file], Bounds(), _KEY).read(file), delimiter=delimiter)
     try:
         return any("\n" in cell for row in islice(rows, 1_000) for cell in row)
     except csv.Error:
@@ -63,12 +62,12 @@ def _has_line_ends_in_cells(file: Path, delimiter: str) -> bool:
 
 
 def _rows(data: CsvData, lines: Lines) -> Iterator[Row]:
-    """Yield the cells of the columns in use. Each file has its own header."""
+    """Yield the cells of the spec's columns. Each file has its own header."""
     keys = dict.fromkeys(_columns(data.targets), "dataset.csv.targets")
     keys |= dict.fromkeys(_columns(data.inputs), "dataset.csv.inputs")
     csv.field_size_limit(_MAX_CELL)
     for file in lines.files:
-        reader = csv.reader(lines.of(file), delimiter=data.delimiter, strict=True, skipinitialspace=True)
+        reader = csv.reader(lines.read(file), delimiter=data.delimiter, strict=True, skipinitialspace=True)
         try:
             header = [name.strip() for name in next(reader, [])]
             places = _places(file, header, keys)
@@ -95,7 +94,7 @@ def _columns(names: Names) -> list[str]:
 
 
 def _places(file: Path, header: list[str], keys: dict[str, str]) -> dict[str, int]:
-    """Return where each column of the spec is in the header."""
+    """Return the position of each column of the spec in the header."""
     if not header:
         raise DataUnreadable(f"{file} is empty ({_KEY})", hint="expected a header and one row per sample")
     for column, key in keys.items():
@@ -108,7 +107,7 @@ def _places(file: Path, header: list[str], keys: dict[str, str]) -> dict[str, in
 
 
 def _refuse_other_delimiter(file: Path, header: list[str], column: str, key: str) -> None:
-    """Suggest the delimiter if the header is one column whose name contains the wanted one."""
+    """Raise with the right delimiter if the whole header was read as one column that contains this one."""
     for delimiter in _DELIMITERS:
         if len(header) == 1 and column in [name.strip() for name in header[0].split(delimiter)]:
             raise DataUnreadable(
@@ -118,7 +117,7 @@ def _refuse_other_delimiter(file: Path, header: list[str], column: str, key: str
 
 
 class _Cells:
-    """Makes samples of rows. The first rows decide which columns hold class names, and which fractions."""
+    """Turns rows into samples. The first rows decide which columns hold class names, and which hold fractions."""
 
     def __init__(self, data: CsvData, first: list[Row]) -> None:
         self._data = data
@@ -163,7 +162,7 @@ def _number(text: str, column: str, where: str, side: str) -> float:
 
 
 def _are_names(cells: list[str]) -> bool:
-    """Return whether most cells are not numbers. A single one is probably a mistake."""
+    """Return whether most cells are not numbers. A single name among numbers is probably a mistake."""
     return sum(not _is_number(cell) for cell in cells if cell.strip()) * 2 > len(cells)
 
 

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from oomtune.domain import Columns, JsonlData
+from oomtune.domain import Columns, JsonlData, by_name
 from oomtune.errors import DataUnreadable
 from oomtune.worker.data.lines import Lines, line_stream
-from oomtune.worker.data.nesting import by_name, each_side
 from oomtune.worker.data.samples import Checker, RawSample
-from oomtune.worker.data.source import Axis, Bounds, Stream, files_of, missing
+from oomtune.worker.data.source import Axis, Bounds, Stream, each_side, files_of, missing
 from oomtune.worker.data.tokens import Words
 
 _KEY = "dataset.jsonl.path"
@@ -48,7 +47,7 @@ def jsonl_source(data: JsonlData, folder: str, bounds: Bounds) -> Stream:
 
 def _objects(lines: Lines) -> Iterator[Object]:
     for file in lines.files:
-        for line in lines.of(file):
+        for line in lines.read(file):
             if not line.strip():
                 continue
             try:
@@ -73,14 +72,14 @@ def _not_json(line: str, lines: Lines, error: Exception) -> DataUnreadable:
 
 
 class _Fields:
-    """Makes samples of objects. A field with a fraction in one of the first objects is read as fractions in all."""
+    """Turns objects into samples. A field with a fraction in one of the first objects is read as floats in all."""
 
     def __init__(self, data: JsonlData, first: list[Object]) -> None:
         self._data = data
         self._classes: dict[str, dict[str, int]] = {}
         self._fractional: set[str] = set()
         self._text: set[str] = set()
-        """Fields with text. In these an empty list has no words; in others it has no numbers."""
+        """Fields with text, where an empty list is a text without words. Elsewhere it is an empty array."""
         for values, where in first:
             self.sample(values, where)
 
@@ -119,7 +118,7 @@ class _Fields:
         try:
             array = np.array(value)
         except ValueError:
-            raise self._refused(side, field, where, "has lists of different lengths") from None
+            raise self._unusable_field(side, field, where, "has lists of different lengths") from None
         return self._numbers(side, field, array, where)
 
     def _class_number(self, field: str, name: str) -> int:
@@ -137,10 +136,10 @@ class _Fields:
         if kind in "iu" and _INT32.min <= array.min() and array.max() <= _INT32.max:
             return array.astype(np.int32)
         if kind in "iu" or (kind == "O" and all(isinstance(value, int) for value in array.flat)):
-            raise self._refused(side, field, where, "has a number beyond 32 bits")
-        raise self._refused(side, field, where, "is not a number, a text, or a list of numbers or strings")
+            raise self._unusable_field(side, field, where, "has a number beyond 32 bits")
+        raise self._unusable_field(side, field, where, "is not a number, a text, or a list of numbers or strings")
 
-    def _refused(self, side: str, field: str, where: str, content: str) -> DataUnreadable:
+    def _unusable_field(self, side: str, field: str, where: str, content: str) -> DataUnreadable:
         return DataUnreadable(
             f"{where}: field {field!r} {content} (dataset.jsonl.{side})",
             hint="use a number, a text, a list of words, or lists of numbers that form an array",

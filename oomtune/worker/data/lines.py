@@ -16,12 +16,12 @@ from oomtune.worker.data.source import Axis, Bounds, Stream, unreadable
 _STRETCH_BYTES = 4 * 1024**2
 _MIN_STRETCHES = 8
 _MAX_LINE_BYTES = 64 * 1024**2
-# Compressed text is about a quarter of its size. This only decides whether all of it is read.
+# Compressed text has about a quarter of its size. This ratio only decides whether files are read whole.
 _GZIP_RATIO = 4
 
 
 class Lines:
-    """The lines of some files. Knows at any time how much was read and where the latest line is."""
+    """Reads the lines of files, and tracks how much was read and the place of the latest line."""
 
     def __init__(self, files: list[Path], bounds: Bounds, key: str, *, from_start: bool = False) -> None:
         """`key` is the spec's entry with the files. With `from_start` a sampled file is read as one stretch."""
@@ -58,12 +58,12 @@ class Lines:
         return min(1.0, self._read_bytes / max(1, expected))
 
     def estimate_total(self, count: int) -> int | None:
-        """Return how many samples there are, if `count` were read; None if all were read."""
+        """Return the estimated number of samples if `count` were read, None if all were read."""
         if not self.is_sampled or self._read_bytes >= self._total_bytes:
             return None
         return round(count * self._total_bytes / max(1, self._read_bytes))
 
-    def of(self, file: Path) -> Iterator[str]:
+    def read(self, file: Path) -> Iterator[str]:
         """Yield the lines of one file, with their line ends."""
         self._earlier_files_bytes += self._file_bytes
         self._file, self._line_number, self._offset, self._file_bytes = file, 0, 0, 0
@@ -141,7 +141,7 @@ def line_stream(
     *,
     axes: Mapping[str, Axis],
 ) -> Stream:
-    """Return the samples that `read` makes of lines, checked and with tokens."""
+    """Return a stream of the samples that `read` makes from lines, checked and tokenized."""
     lines = open_lines()
     return Stream(
         samples=checked_samples(read(lines), checker, tokenizer, folder, reread=lambda: read(open_lines())),

@@ -1,4 +1,4 @@
-"""Check the samples that files hold and turn their text into tokens."""
+"""Check samples and turn their text into tokens."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from oomtune.domain import ArrayNames, Names, Tokenizer
 from oomtune.errors import DataUnreadable
-from oomtune.worker.data.nesting import mapped, parts
 from oomtune.worker.data.source import SIDES, Sample
 from oomtune.worker.data.tokens import Text, Words, tokenize_with
+from oomtune.worker.nesting import map_parts, parts
 
 RawSample = tuple[Sample, str]
 """The sides of a sample and its place. Text is still a `str` or `Words`."""
@@ -31,7 +31,7 @@ class Checker:
         *,
         has_sides: bool = True,
     ) -> None:
-        """`has_sides` says whether the spec has an entry for inputs and one for targets below this key."""
+        """`has_sides` is whether the spec has separate entries for inputs and targets below this key."""
         self._key = key
         self._has_sides = has_sides
         self._names: dict[str, Names | ArrayNames] = {"inputs": inputs, "targets": targets, "weights": "weights"}
@@ -93,7 +93,7 @@ class Checker:
         return f"{self._key}.{side}" if self._has_sides else self._key
 
     def _label(self, side: str, name: str, position: int | None = None) -> str:
-        """Return what the user calls this part: its column, field or feature."""
+        """Return the user's name for this part: its column, field or feature."""
         names = self._names[side]
         entry = names.get(name, name) if isinstance(names, dict) else name or names
         if isinstance(entry, tuple) and position is not None:
@@ -110,15 +110,15 @@ def checked_samples(
 ) -> Iterator[tuple[Sample, str]]:
     """Yield the samples as arrays, with tokens for text, and their places.
 
-    Kinds of data that may have text give a tokenizer, and `reread` to begin the data anew: a tokenizer that learns its
-    vocabulary needs all the text first.
+    Data that may have text needs a tokenizer, and `reread` to read the data again: a tokenizer that learns its
+    vocabulary reads all the text first.
     """
     tokenize = None
     if tokenizer is not None:
         tokenize = tokenize_with(tokenizer, folder, lambda: (text for sample in reread() for text in _texts(sample)))
     while batch := [checker.check(sample) for sample in islice(samples, _SAMPLES_AT_ONCE)]:
         texts = [text for sample in batch for text in _texts(sample)]
-        assert not texts or tokenize is not None, "kinds of data that may have text give a tokenizer"
+        assert not texts or tokenize is not None, "data that may have text has a tokenizer"
         tokens = iter(tokenize(texts) if tokenize is not None and texts else ())
         for sides, where in batch:
             yield _with_tokens(sides, tokens), where
@@ -130,5 +130,5 @@ def _texts(sample: RawSample) -> list[Text]:
 
 
 def _with_tokens(sides: Sample, tokens: Iterator[Any]) -> Sample:
-    filled: Sample = mapped(lambda _, value: next(tokens) if isinstance(value, str | Words) else value, sides)
+    filled: Sample = map_parts(lambda _, value: next(tokens) if isinstance(value, str | Words) else value, sides)
     return filled

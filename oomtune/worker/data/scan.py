@@ -14,24 +14,24 @@ from oomtune.domain import DatasetSpec, Scan
 from oomtune.errors import DataUnreadable
 from oomtune.worker.data import open_source
 from oomtune.worker.data.arrays import row_of
-from oomtune.worker.data.nesting import Nest, mapped, parts
 from oomtune.worker.data.source import SIDES, Axis, Bounds, HeldArrays, Sample, Stream
 from oomtune.worker.data.tokens import words_in
+from oomtune.worker.nesting import Nest, map_parts, parts
 
 OnProgress = Callable[[int, float], None]
 
 _SAMPLES_BETWEEN_REPORTS = 1_000
-# Padding is looked for in this many rows at a time, to need little memory beside the array.
+# Look for padding in this many rows at a time, to use little memory beside the array.
 _ROWS_AT_ONCE = 65_536
 
 
 def scan(
     dataset: DatasetSpec, folder: str, on_progress: OnProgress, bounds: Bounds | None = None
 ) -> tuple[Scan, list[Sample]]:
-    """Return what the data is like and its longest samples: at most 64, the longest first."""
+    """Return the result of reading the data, and its longest samples: at most 64, the longest first."""
     bounds = bounds or Bounds()
-    # Data is prepared on the CPU; the device is the model's. A number too large for its type becomes infinite and is
-    # refused as such, so NumPy's warning is not needed.
+    # Data is prepared on the CPU, because the device is for the model. NumPy need not warn about overflow: a number
+    # too large for its type becomes infinite and is refused.
     with tf.device("/CPU:0"), np.errstate(over="ignore"):
         source = open_source(dataset, folder, bounds)
         if isinstance(source, HeldArrays):
@@ -72,9 +72,9 @@ def _scan_stream(stream: Stream, on_progress: OnProgress, bounds: Bounds) -> tup
         if count % _SAMPLES_BETWEEN_REPORTS == 0:
             on_progress(count, stream.share_read(count))
     if not count:
-        named = f" ({stream.key})" if stream.key else ""
+        entry = f" ({stream.key})" if stream.key else ""
         hint = "check that the path names the right data" if stream.key else "run the pipeline by itself to see why"
-        raise DataUnreadable(f"{stream.name} holds no samples{named}", hint=hint)
+        raise DataUnreadable(f"{stream.name} holds no samples{entry}", hint=hint)
     on_progress(count, 1.0)
     estimate = stream.estimate_total(count)
     worst: list[Sample] = [
@@ -94,21 +94,21 @@ def _scan_stream(stream: Stream, on_progress: OnProgress, bounds: Bounds) -> tup
     return result, worst
 
 
-# --- how long samples are, and which are the longest
+# --- lengths and the longest samples
 
 
 class _Lengths:
-    """Measures samples as they come and keeps the longest.
+    """Measures the samples one by one and keeps the longest.
 
-    A sample is as long as the longest of its sequences: the parts that are known to be sequences, and those whose size
-    turns out to differ between samples.
+    A sample is as long as its longest sequence. Sequences are the parts declared or recognised as such, and every part
+    whose size differs between samples.
     """
 
     def __init__(self, axes: Mapping[str, Axis], bounds: Bounds) -> None:
         self._axes = axes
         self._bounds = bounds
         self._has_padding: dict[str, bool] = {}
-        """The parts that are measured, and whether their trailing zeros are padding."""
+        """The measured parts, and whether their trailing zeros are padding."""
         self._first_sizes: dict[str, int] = {}
         self._counts: Counter[int] = Counter()
         self._worst: list[tuple[tuple[int, int], int, Sample]] = []
@@ -155,13 +155,13 @@ class _Lengths:
         return tuple(self._has_padding)
 
     def counts(self) -> tuple[tuple[int, int], ...]:
-        """Return each length, ascending, and how many samples have it. Empty if samples have no length."""
+        """Return each length, in ascending order, and the number of samples with it. Empty without sequences."""
         return tuple(sorted(self._counts.items())) if self._has_padding else ()
 
     def longest_first(self) -> list[Sample]:
-        """Return the longest samples, earlier ones first on a tie, then those with the longest of each other part.
+        """Return the longest samples, earlier ones first on a tie, then a sample with the longest of each other part.
 
-        A batch may contain both.
+        A batch may contain both kinds.
         """
         ordered = sorted(self._worst, key=lambda entry: entry[:2])[::-1]
         worst = _within_bounds([sample for _, _, sample in ordered], self._bounds)
@@ -179,10 +179,10 @@ def _parts_of(sample: Sample) -> dict[str, Any]:
 
 
 def _known_sequences(inputs: dict[str, Any], axes: Mapping[str, Axis]) -> dict[str, bool]:
-    """Return the inputs that are sequences judging by one sample, and whether their trailing zeros are padding.
+    """Return the sequences among one sample's inputs, and whether their trailing zeros are padding.
 
-    These are all inputs that are declared to vary, or else the first that looks like a sequence. A list of fractions
-    may be a vector: only a second size would tell.
+    Sequences are all inputs that are declared to vary, or else the first input that looks like one. A list of fractions
+    may be a plain vector: only another size in a later sample makes it a sequence.
     """
     sequences: dict[str, bool] = {}
     for name, array in inputs.items():
@@ -209,7 +209,7 @@ def _length(array: Any, has_padding: bool) -> int:
 
 
 def _lengths_of_rows(inputs: Nest) -> tuple[str | None, Any]:
-    """Return the input that is measured and the length of each row, None and None if there are no sequences."""
+    """Return the name of the measured input and the length of each row, or (None, None) without sequences."""
     for name, array in parts(inputs).items():
         if not _is_sequence(array.ndim, array.dtype.kind, Axis.FIXED):
             continue
@@ -226,7 +226,7 @@ def _unpadded_lengths(is_token: Any) -> Any:
 
 
 def _words_of_rows(inputs: Nest, count: int) -> Any:
-    """Return how many words the text of each row has."""
+    """Return the number of words in the text of each row."""
     words = np.zeros(count, dtype=np.int64)
     for array in parts(inputs).values():
         if array.dtype.kind in "SU":
@@ -235,9 +235,9 @@ def _words_of_rows(inputs: Nest, count: int) -> Any:
 
 
 def _sequences(samples: list[Sample], measured: Iterable[str]) -> tuple[str, ...]:
-    """Return the parts that are as long as their sample: those that were measured, and those with the same sizes.
+    """Return the parts that are as long as their sample: the measured parts, and parts with the same sizes.
 
-    A vector of fractions with the same size does not count, unless it is a weight for each step.
+    A vector of fractions with the same sizes only counts if it is a weight for each step.
     """
     sample_parts = [_parts_of(sample) for sample in samples]
     sequences = set(measured)
@@ -251,7 +251,7 @@ def _sequences(samples: list[Sample], measured: Iterable[str]) -> tuple[str, ...
 
 
 def _within_bounds(samples: list[Sample], bounds: Bounds) -> list[Sample]:
-    """Return as many samples as may be kept together, at least one."""
+    """Return the first samples that fit within the bounds, at least one."""
     total_bytes = 0
     chosen: list[Sample] = []
     for sample in samples[: bounds.worst]:
@@ -262,14 +262,14 @@ def _within_bounds(samples: list[Sample], bounds: Bounds) -> list[Sample]:
     return chosen
 
 
-# --- what numbers samples have
+# --- ranges and fractions
 
 
 class _Values:
     """The values of one side of the samples: their ranges if they are whole numbers, and fractions among targets.
 
-    Targets that are stored as floats may still be labels, so they have a range if all of them are whole. Inputs that
-    are floats are not tokens.
+    Targets stored as floats may still be labels, so they have a range if all of them are whole. Float inputs are not
+    tokens, so they have none.
     """
 
     def __init__(self, side: str) -> None:
@@ -280,7 +280,7 @@ class _Values:
         self._places: dict[str, tuple[str, str]] = {}
 
     def add(self, nest: Nest, where: str = "") -> None:
-        """Add one sample, or the whole arrays of all."""
+        """Add one sample, or whole arrays of samples."""
         for name, array in parts(nest).items():
             kind = array.dtype.kind
             self._kinds.setdefault(name, set()).add(kind)
@@ -299,7 +299,7 @@ class _Values:
         self._places[name] = where if low < lowest else lowest_at, where if high > highest else highest_at
 
     def ranges(self) -> dict[str, tuple[int, int]]:
-        """Return the smallest and largest number of each part that has only whole numbers."""
+        """Return the smallest and largest number of each part with only whole numbers."""
         return {
             f"{self._side}.{name}": limits
             for name, limits in self._ranges.items()
@@ -311,12 +311,12 @@ class _Values:
         return {f"{self._side}.{name}": fraction for name, fraction in self._fractions.items()}
 
     def places(self) -> dict[str, tuple[str, str]]:
-        """Return where the smallest and largest number of each part are, or its first fraction, if that is known."""
+        """Return the known places of the smallest and largest number of each part, or of its first fraction."""
         return {f"{self._side}.{name}": places for name, places in self._places.items() if all(places)}
 
     def unify(self, nest: Nest) -> Nest:
         """Return the sample with one type per part: a part with whole numbers and fractions becomes float32."""
-        return mapped(self._unify_part, nest)
+        return map_parts(self._unify_part, nest)
 
     def _unify_part(self, name: str, array: Any) -> Any:
         kinds = self._kinds[name]

@@ -1,4 +1,4 @@
-"""What every kind of data shares: samples, sources that give them, how much is read, and common errors."""
+"""Shared by every kind of data: samples, their sources, the bounds of a scan, and common errors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oomtune.errors import DataUnreadable
 from oomtune.spec.files import matching_paths
-from oomtune.worker.data.nesting import Nest
+from oomtune.worker.nesting import Nest
 from oomtune.worker.process.exceptions import reason
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _PIPELINE = re.compile(r"^Error in user-defined function passed to \S+ transform
 
 
 class Axis(Enum):
-    """What is known about the first axis of an input before samples are read."""
+    """The first axis of an input, as far as it is known before reading samples."""
 
     VARIES = "varies"
     FIXED = "fixed"
@@ -44,7 +44,7 @@ class Bounds:
     whole_bytes: int = 512 * 1024**2
     """Files of lines that are larger in total are read in stretches."""
     stretches_bytes: int = 256 * 1024**2
-    """The total size of these stretches."""
+    """The total size of the stretches."""
     samples: int = 1_000_000
     """The limit for streams that can't be read in stretches."""
     images: int = 20_000
@@ -69,13 +69,13 @@ class Stream:
     samples: Iterable[tuple[Sample, str]]
     """Each sample, without a batch axis, and its place, such as file and line, if it has one."""
     name: str
-    """What messages call the data: its file, or the entry of the spec."""
+    """The name of the data in messages: its file, or the entry of the spec."""
     key: str = ""
-    """The entry of the spec that names the file, empty if there is no file."""
+    """The entry of the spec that names the file, empty without a file."""
     share_read: Callable[[int], float]
     """From 0 to 1 after this many samples, for a progress bar."""
     estimate_total: Callable[[int], int | None]
-    """The estimated number of samples if these are all that were read, None if there are no others."""
+    """The estimated number of samples after this many were read, None if all were read."""
     pipeline: tf.data.Dataset | None = None
     """The pipeline of single samples that training runs, if the user has one."""
     axes: Mapping[str, Axis] = field(default_factory=dict)
@@ -85,13 +85,24 @@ class Stream:
 Source = HeldArrays | Stream
 
 
+def each_side(data: Any, function: Callable[[str, Any], Any]) -> tuple[Any, Any]:
+    """Return the inputs and the targets of a dataset in the spec, each entry replaced by `function(side, entry)`."""
+
+    def replace(side: str, entries: Any) -> Any:
+        if isinstance(entries, dict):
+            return {name: function(side, entry) for name, entry in entries.items()}
+        return function(side, entries)
+
+    return replace("inputs", data.inputs), replace("targets", data.targets)
+
+
 def files_of(paths: Iterable[str], folder: str, key: str, *, folders: bool = False) -> list[Path]:
     """Return the files that the spec's paths and patterns match. They existed when the spec was read."""
     files = matching_paths(paths, folder, folders=folders)
     if not files:
-        missing = ", ".join(str(Path(folder, path)) for path in paths)
+        names = ", ".join(str(Path(folder, path)) for path in paths)
         raise DataUnreadable(
-            f"{key}: no such {'folder' if folders else 'file'}: {missing}",
+            f"{key}: no such {'folder' if folders else 'file'}: {names}",
             hint="it existed when the spec was read; put it back, or change the path",
         )
     return files

@@ -1,4 +1,4 @@
-"""Make random tensors for data that the spec describes but does not have."""
+"""Make random samples for synthetic data."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import tensorflow as tf
 
 from oomtune.domain import Candidate, SyntheticData, TensorSpec
-from oomtune.worker.data.nesting import each_side
+from oomtune.worker.data.source import each_side
 
 SEED = 20_240_229
 
 
 def synthetic_samples(data: SyntheticData, candidate: Candidate, count: int) -> tuple[Any, Any]:
-    """Return inputs and targets of this many random samples. They are the same each time."""
+    """Return inputs and targets of this many random samples, the same in each call."""
     generator = np.random.default_rng(SEED)
     return each_side(data, lambda _, tensor: random_tensor(tensor, candidate.sequence_length, generator, count))
 

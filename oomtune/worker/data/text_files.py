@@ -33,7 +33,7 @@ def text_source(data: TextData, folder: str, bounds: Bounds) -> Stream:
 
 def _samples(lines: Lines) -> Iterator[RawSample]:
     for file in lines.files:
-        for line in lines.of(file):
+        for line in lines.read(file):
             if line.strip():
                 yield (line.rstrip("\r\n"), {}), lines.where
 
@@ -41,7 +41,7 @@ def _samples(lines: Lines) -> Iterator[RawSample]:
 def _with_targets(
     samples: Iterable[tuple[Sample, str]], targets: Literal["next", "same"] | TensorSpec
 ) -> Iterator[tuple[Sample, str]]:
-    """Add targets to tokens. A line that is too short to have any is not a sample."""
+    """Add targets to tokens. Skip lines that are too short for targets."""
     generator = np.random.default_rng(SEED)
     for (tokens, _), where in samples:
         if isinstance(targets, TensorSpec):

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from oomtune.domain import ENDLESS
 from oomtune.errors import DataUnreadable
-from oomtune.worker.data.nesting import parts
 from oomtune.worker.data.source import Axis, Bounds, Sample, Stream, tensorflow_reason
+from oomtune.worker.nesting import parts
 
 _ELEMENTS_AT_ONCE = 256
 _BYTES_AT_ONCE = 16 * 1024**2
@@ -30,11 +30,11 @@ def pipeline_stream(
     def estimate_total(count: int) -> int | None:
         if count < limit or count == cardinality:
             return None
-        # A pipeline that does not know its own length has at least what it gave.
+        # A pipeline of unknown length has at least the samples that were read.
         return ENDLESS if is_endless else max(cardinality, count)
 
     return Stream(
-        # Only the elements of files have a place that helps the user.
+        # The place of a pipeline's element does not help the user.
         samples=((sample, "") for sample, _ in islice(samples, limit)),
         name=name,
         share_read=lambda count: min(1.0, count / (min(cardinality, limit) if cardinality > 0 else limit)),
@@ -62,7 +62,7 @@ def elements(pipeline: tf.data.Dataset, name: str, hint: str = _RUN_IT) -> Itera
 
 
 def axes_of(specs: Any) -> dict[str, Axis]:
-    """Return what the pipeline's specs say about the first axis of each input."""
+    """Return the first axis of each input, judging by the pipeline's specs."""
     return {name: _axis(spec) for name, spec in parts(specs).items()}
 
 

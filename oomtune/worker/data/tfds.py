@@ -9,11 +9,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from oomtune.domain import TfdsData
+from oomtune.domain import TfdsData, by_name
 from oomtune.errors import DataUnreadable
-from oomtune.worker.data.nesting import by_name, each_side
 from oomtune.worker.data.samples import Checker, RawSample, checked_samples
-from oomtune.worker.data.source import Axis, Bounds, Stream, decode_text, files_of, missing, unreadable
+from oomtune.worker.data.source import Axis, Bounds, Stream, decode_text, each_side, files_of, missing, unreadable
 from oomtune.worker.data.tf_pipelines import axes_of, elements, pipeline_stream
 
 _PATH, _SPLIT = "dataset.tfds.path", "dataset.tfds.split"
@@ -26,7 +25,7 @@ def tfds_source(data: TfdsData, folder: str, bounds: Bounds) -> Stream:
     try:
         pipeline = _open(data, path)
     except ModuleNotFoundError as error:
-        # Not a dependency of ours: people who use it have it. It imports some packages only when it needs them.
+        # An optional package that users of such data have. It imports some of its dependencies only when it needs them.
         raise DataUnreadable(
             f"dataset.tfds needs the package tensorflow-datasets: no module named {error.name!r}",
             hint=f"pip install {_PIP_NAMES.get(error.name or '', error.name)}",
@@ -79,7 +78,7 @@ def _check_features(pipeline: tf.data.Dataset, data: TfdsData, path: Path) -> No
             if not isinstance(features[name], tf.TensorSpec | tf.RaggedTensorSpec):
                 raise DataUnreadable(
                     f"{path}: feature {name!r} is a group of features, not one tensor (dataset.tfds.{side})",
-                    hint="use dataset.python with a function that returns a tf.data.Dataset of what is inside",
+                    hint="use dataset.python with a function that returns a tf.data.Dataset of the tensors inside",
                 )
 
 

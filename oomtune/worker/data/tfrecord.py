@@ -13,15 +13,15 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from oomtune.domain import Feature, TfrecordData
+from oomtune.domain import Feature, TfrecordData, by_name
 from oomtune.errors import DataUnreadable
-from oomtune.worker.data.nesting import by_name, each_side
 from oomtune.worker.data.samples import Checker, RawSample, checked_samples
 from oomtune.worker.data.source import (
     Axis,
     Bounds,
     Stream,
     decode_text,
+    each_side,
     files_of,
     missing,
     tensorflow_reason,
@@ -65,7 +65,7 @@ def _axis(feature: Feature) -> Axis:
 
 
 class _Records:
-    """The records of some files. Knows how much of them was read."""
+    """Reads the records of files, and tracks how much was read."""
 
     def __init__(self, files: list[Path], compression: str) -> None:
         self._files = files
@@ -85,13 +85,13 @@ class _Records:
         """Yield each record and its place."""
         for file in self._files:
             before, number = self._read_bytes, 0
-            for number, record in enumerate(self._of(file), 1):
+            for number, record in enumerate(self._read_file(file), 1):
                 self._read_bytes += len(record) + _FRAME_BYTES
                 yield record, f"{file}, record {number}"
             if self._is_gzip:
                 _refuse_cut_gzip(file, self._read_bytes - before, number)
 
-    def _of(self, file: Path) -> Iterator[bytes]:
+    def _read_file(self, file: Path) -> Iterator[bytes]:
         records = tf.data.TFRecordDataset(str(file), compression_type="GZIP" if self._is_gzip else "")
         number = 0
         try:
@@ -99,7 +99,7 @@ class _Records:
                 number += len(batch)
                 yield from batch
         except tf.errors.OpError:
-            # A record of this batch is damaged. Read it one by one to use those before and to learn which it is.
+            # A record of this batch is damaged. Read one by one, to use the records before it and to find its number.
             try:
                 for record in records.skip(number).as_numpy_iterator():
                     number += 1

@@ -1,4 +1,4 @@
-"""Turn text into tokens: whole numbers above 0, which is padding. Text stays text for a model that takes it."""
+"""Turn text into tokens: whole numbers above 0, which is padding. Text stays text for a model that takes text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEXTS_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text that the data has as a list of words."""
+    """A text that is stored as a list of words."""
 
     words: list[str]
 
@@ -35,7 +35,7 @@ Tokenize = Callable[[list[Text]], list[Any]]
 
 
 def tokenize_with(tokenizer: Tokenizer, folder: str, texts: Callable[[], Iterator[Text]]) -> Tokenize:
-    """Return the function that the spec asks for. `texts` begins the data anew to learn a vocabulary from it."""
+    """Return the spec's tokenizing function. It calls `texts` to read the data again if it learns a vocabulary."""
     if tokenizer.vectorization is not None:
         arguments = tokenizer.vectorization
         # Built with the first text: data without text needs no vocabulary.
@@ -100,5 +100,5 @@ def _vectorization(arguments: dict[str, Any], folder: str, texts: Callable[[], I
 
 
 def words_in(array: Any) -> int:
-    """Return how many words a text has that the model will split itself, 0 for anything else."""
+    """Return the number of words of a text that the model splits itself, 0 for anything else."""
     return len(array.item().split()) if array.dtype.kind in "SU" and array.size == 1 else 0

@@ -1,4 +1,4 @@
-"""Feed a trial: the worst batches that the dataset can give, in a pipeline as training has it."""
+"""Feed a trial the worst batches of the dataset, through a pipeline like that of training."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ _resident_data: list[HeldArrays | tf.data.Dataset | None] = []
 
 
 def _beside_resident_data(batches: tf.data.Dataset, order: WorkOrder) -> tf.data.Dataset:
-    """Return the batches while data that training keeps in memory, such as whole arrays, takes its share."""
+    """Return the batches, and hold the data that training keeps in memory, such as whole arrays, beside them."""
     if isinstance(order.dataset, SyntheticData):
         return batches
     if not _resident_data:
@@ -113,13 +113,13 @@ def _beside_resident_data(batches: tf.data.Dataset, order: WorkOrder) -> tf.data
 def _open_resident_data(order: WorkOrder) -> HeldArrays | tf.data.Dataset | None:
     """Return the data that training keeps in memory: NumPy arrays on the host, or a pipeline that runs.
 
-    On the CPU it takes part of the same limit. Beside a card it takes the host's memory. A CPU that
-    stands in for a card has no other memory for what TensorFlow makes, so no pipeline runs there.
+    On the CPU, arrays count against the same limit. Beside a GPU, they take the host's memory. A CPU that stands in for
+    a GPU has no separate memory for a pipeline, so none runs there.
     """
     dataset, stands_in = order.dataset, order.device.stands_in_for is not None
     may_run_pipeline = isinstance(dataset, PythonData | TfdsData) and not stands_in
     if dataset is None or not (may_run_pipeline or isinstance(dataset, NpzData | NpyData)):
-        return None  # other files are streamed, and none of them stays in memory
+        return None  # other data is streamed and does not stay in memory
     source = open_source(dataset, order.folder)
     if not isinstance(source, HeldArrays):
         return source.pipeline

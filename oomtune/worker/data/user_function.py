@@ -12,10 +12,10 @@ from oomtune.domain import PythonData
 from oomtune.errors import DataUnreadable
 from oomtune.worker.build.user_code import load, required_by
 from oomtune.worker.data.arrays import check_sample_counts, checked_array
-from oomtune.worker.data.nesting import mapped, parts
 from oomtune.worker.data.samples import Checker, RawSample, checked_samples
 from oomtune.worker.data.source import SIDES, Bounds, HeldArrays, Source, Stream
 from oomtune.worker.data.tf_pipelines import axes_of, elements, pipeline_stream
+from oomtune.worker.nesting import map_parts, parts
 
 _KEY = "dataset.python"
 _EXPECTED = (
@@ -57,7 +57,7 @@ def _call(function: Callable[..., Any], name: str) -> Any:
 def _side(side: str, nest: Any, name: str) -> Any:
     if not parts(nest):
         raise DataUnreadable(f"{_KEY}: {name} returned {_describe(nest)} as {side}", hint=_EXPECTED)
-    return mapped(lambda part, array: _array(f"{side}.{part}".rstrip("."), array, name), nest)
+    return map_parts(lambda part, array: _array(f"{side}.{part}".rstrip("."), array, name), nest)
 
 
 def _array(label: str, array: Any, name: str) -> Any:
@@ -71,7 +71,7 @@ def _array(label: str, array: Any, name: str) -> Any:
 
 
 def _without_objects(array: Any) -> Any:
-    """Convert texts that are Python objects to bytes of a fixed width, which can be saved without pickling."""
+    """Convert texts that are Python objects to bytes of a fixed width, so that they can be saved without pickling."""
     if array.dtype.kind != "O" or not all(isinstance(entry, str | bytes) for entry in array.flat):
         return array
     encoded = [entry.encode() if isinstance(entry, str) else entry for entry in array.flat]

@@ -1,4 +1,4 @@
-"""Save the longest samples between the scan that found them and the trials that train on them."""
+"""Save the longest samples of a scan, and load them for trials."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from oomtune.worker.data.nesting import Nest, layout, mapped, parts
 from oomtune.worker.data.source import SIDES, Sample
+from oomtune.worker.nesting import Nest, map_parts, parts
 
 _ABOUT = "about"
 
@@ -26,13 +26,13 @@ class WorstSamples:
     sequences: frozenset[str]
 
     def at(self, count: int, length: int | None) -> Sample:
-        """Return this many samples, cut or padded to the length, or in their own length if it is None."""
+        """Return this many samples, cut or padded to the length. None keeps their own length."""
         return self._map(lambda array, by_step: _fit_length(array[:count], length if by_step else None), self.sides)
 
     def cut(self, sample: tuple[Any, ...], length: tf.Tensor) -> tuple[Any, ...]:
-        """Return the tensors of one sample with its sequences cut to the length, each in memory of its own.
+        """Return one sample with its sequences cut to the length, copied to its own memory.
 
-        A slice would share the memory of all samples, but samples that are read from a file have their own.
+        A slice would share the memory of all samples, unlike the samples that training reads.
         """
 
         def cut_part(tensor: tf.Tensor, by_step: bool) -> tf.Tensor:
@@ -43,30 +43,30 @@ class WorstSamples:
         return self._map(cut_part, sample)
 
     def _map(self, function: Callable[[Any, bool], Any], sides: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Apply the function to each part, and to whether this part is a sequence."""
+        """Return the sides with each part replaced by `function(part, is_sequence)`."""
         return _map_sides(lambda name, part: function(part, name in self.sequences), sides)
 
 
 def _map_sides(function: Callable[[str, Any], Any], sides: Sequence[Nest]) -> tuple[Any, ...]:
-    """Apply the function to each part and its name, such as `inputs.words`."""
+    """Return the sides with each part replaced by `function(name, part)`. Names are such as `inputs.words`."""
 
     def map_side(side: str, nest: Nest) -> Nest:
-        return mapped(lambda name, part: function(f"{side}.{name}", part), nest)
+        return map_parts(lambda name, part: function(f"{side}.{name}", part), nest)
 
     return tuple(map_side(side, nest) for side, nest in zip(SIDES, sides, strict=False))
 
 
 def save(samples: list[Sample], sequences: Sequence[str], path: Path) -> None:
-    """Write the samples whole or not at all, readable by the user only. Nothing is pickled."""
+    """Write the samples atomically, readable by the user only. Nothing is pickled."""
     arrays: dict[str, Any] = {}
     for side, *nests in zip(SIDES, *samples, strict=False):
         named = [parts(nest) for nest in nests]
         arrays |= {f"{side}.{name}": _stack([one[name] for one in named]) for name in named[0]}
-    layouts = [layout(nest) for nest in samples[0]]
+    layouts = [map_parts(lambda name, _: name, nest) for nest in samples[0]]
     # NumPy's files don't know bfloat16: they keep its bytes without their type.
     types = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
     arrays[_ABOUT] = np.array(json.dumps({"sequences": list(sequences), "layouts": layouts, "types": types}))
-    draft = path.with_suffix(f".{os.getpid()}.npz")  # the suffix lets a clean-up find what a killed scan left
+    draft = path.with_suffix(f".{os.getpid()}.npz")  # a clean-up finds the draft of a killed scan by this suffix
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         np.savez(file, **arrays)
     draft.replace(path)

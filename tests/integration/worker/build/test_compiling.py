@@ -1,4 +1,4 @@
-"""Losses, metrics and targets of several outputs: what is accepted trains, and the rest is refused beforehand."""
+"""Losses, metrics and targets of several outputs: valid ones train, others are refused beforehand."""
 
 from __future__ import annotations
 

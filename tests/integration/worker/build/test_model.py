@@ -137,7 +137,7 @@ def test_a_model_has_the_precision_of_its_trial_or_is_refused(tmp_path: Path, mo
         keras.config.set_dtype_policy("float32")
 
 
-def test_a_length_that_nothing_takes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_length_that_neither_model_nor_data_takes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "of_a_length.py").write_text(OF_A_LENGTH)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -196,9 +196,9 @@ FAMILIES = {
 
 
 def test_a_spec_accepts_exactly_the_applications_that_keras_has() -> None:
-    made = {name for name, maker in vars(keras.applications).items() if inspect.isfunction(maker)}
-    assert application_names() == made
-    families = {sys.modules[getattr(keras.applications, name).__module__] for name in made}
+    applications = {name for name, maker in vars(keras.applications).items() if inspect.isfunction(maker)}
+    assert application_names() == applications
+    families = {sys.modules[getattr(keras.applications, name).__module__] for name in applications}
     assert families == {sys.modules[getattr(keras.applications, name).__module__] for name in FAMILIES}
 
 

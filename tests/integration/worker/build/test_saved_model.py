@@ -119,9 +119,9 @@ def test_only_sequences_take_the_length_under_trial(
     read = keras.layers.LSTM(2)(keras.layers.Embedding(50, 4)(words))
     both = keras.Model([about, words], keras.layers.Dense(1)(keras.layers.Concatenate()([about, read])))
     model = build(save(both, tmp_path / "model.keras"), sequence_length=16, sequences=sequences)
-    known = length is None or sequences is not None
+    is_unambiguous = length is None or sequences is not None
     assert {entry.name: entry.shape[1] for entry in model.inputs} == {
-        "about": 12 if known else 16,
+        "about": 12 if is_unambiguous else 16,
         "words": length and 16,
     }
 
@@ -161,7 +161,7 @@ def test_a_custom_class_is_imported_only_if_allowed(tmp_path: Path, monkeypatch:
 def test_a_custom_loss_is_refused_only_if_it_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    (tmp_path / "own_losses_here.py").write_text("def apart(truth, made):\n    return abs(truth - made)\n")
+    (tmp_path / "own_losses_here.py").write_text("def apart(truth, answer):\n    return abs(truth - answer)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "own_losses_here", raising=False)
     import own_losses_here  # type: ignore[import-not-found]
@@ -181,8 +181,8 @@ def reader(*, output_mode: str = "int", inside: bool = False) -> keras.Model:
     split = keras.layers.TextVectorization(output_mode=output_mode, name="split")
     split.adapt(["a b b c c c", "a"])
     text = keras.Input((1,), dtype="string")
-    made = keras.Model(text, split(text)) if inside else split
-    read = made(text) if output_mode == "tf_idf" else keras.layers.Embedding(10, 2)(made(text))
+    network = keras.Model(text, split(text)) if inside else split
+    read = network(text) if output_mode == "tf_idf" else keras.layers.Embedding(10, 2)(network(text))
     pooled = read if output_mode == "tf_idf" else keras.layers.GlobalMaxPooling1D()(read)
     model = keras.Model(text, keras.layers.Dense(2)(pooled))
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))

@@ -1,4 +1,4 @@
-"""Data that does not suit the model is reported in terms of the spec, with the input or output that is wrong."""
+"""Data that does not suit the model is reported in terms of the spec, with the wrong input or output."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ SPARSE = "sparse_categorical_crossentropy"
 
 
 def model(loss: Any = SPARSE, *, names: tuple[str, ...] = ("one",), as_dict: bool = False) -> keras.Model:
-    """Two inputs of tokens with an embedding each, and outputs of 3 and 2 classes."""
+    """Return a model with two inputs of tokens, each embedded, and outputs of 3 and 2 classes."""
     inputs = {name: keras.Input((4,), dtype="int32", name=name) for name in ("left", "right")}
     embedded = [keras.layers.Embedding(rows, 2)(tensor) for rows, tensor in zip((10, 20), inputs.values(), strict=True)]
     read = keras.layers.Flatten()(keras.layers.Concatenate()(embedded))
-    made = {name: keras.layers.Dense(3 - at, name=f"{name}_out")(read) for at, name in enumerate(names)}
-    network = keras.Model(inputs, made if as_dict else list(made.values()) if len(made) > 1 else made[names[0]])
+    outputs = {name: keras.layers.Dense(3 - at, name=f"{name}_out")(read) for at, name in enumerate(names)}
+    network = keras.Model(
+        inputs, outputs if as_dict else list(outputs.values()) if len(outputs) > 1 else outputs[names[0]]
+    )
     network.compile("sgd", loss)
     return network
 
@@ -82,7 +84,7 @@ LABELS = np.zeros(2, "int32")
 
 
 @pytest.mark.parametrize(
-    ("ranges", "wanted"),
+    ("ranges", "expected"),
     [
         ({"inputs.left": (0, 9), "inputs.right": (0, 19), "targets.": (0, 2)}, ""),
         ({"inputs.left": (0, 10)}, "/here/a.jsonl: dataset.jsonl.inputs ('left') has tokens up to 10, but the"),
@@ -93,11 +95,11 @@ LABELS = np.zeros(2, "int32")
     ],
 )
 def test_tokens_and_labels_out_of_range_are_reported_with_file_and_part(
-    ranges: dict[str, tuple[int, int]], wanted: str
+    ranges: dict[str, tuple[int, int]], expected: str
 ) -> None:
     message = refusal(model(), LABELS, ranges)
-    assert wanted in message
-    assert bool(wanted) == bool(message)
+    assert expected in message
+    assert bool(expected) == bool(message)
 
 
 @pytest.mark.parametrize(("labels", "place"), [((-1, 2), "/here/b.jsonl:7"), ((0, 3), "/here/c.jsonl:2")])

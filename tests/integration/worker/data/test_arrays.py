@@ -111,10 +111,10 @@ def test_truncated_array_files_and_wrong_formats_are_refused(tmp_path: Path, ref
         assert "can't be read" in message
 
 
-def arrays(path: Path, **kept: Any) -> None:
+def arrays(path: Path, **replaced: Any) -> None:
     generator = np.random.default_rng(0)
     x, y = generator.random((100, 64), dtype="float32"), generator.random((100, 1), dtype="float32")
-    np.savez(path, **{"x": x, "y": y, **kept})
+    np.savez(path, **{"x": x, "y": y, **replaced})
 
 
 def test_a_probe_trains_on_an_npz_archive(cli: Cli, spec_file: Callable[..., Path]) -> None:

@@ -191,11 +191,11 @@ def test_large_files_are_read_in_stretches_and_their_samples_are_estimated(tmp_p
     assert result.ranges["targets."][1] > 850, "the stretches reach towards the end of a file"
 
 
-@pytest.mark.parametrize(("split", "kept"), [("words", [2, 0]), ("none", [b"a b", b""])])
+@pytest.mark.parametrize(("split", "tokens"), [("words", [2, 0]), ("none", [b"a b", b""])])
 def test_an_empty_list_among_lists_of_words_has_no_words(
-    tmp_path: Path, read: Read, split: str, kept: list[Any]
+    tmp_path: Path, read: Read, split: str, tokens: list[Any]
 ) -> None:
     (tmp_path / "a.jsonl").write_text('{"x": [], "y": 1}\n{"x": ["a", "b"], "y": 0}\n')
     section = {"path": "a.jsonl", "inputs": "x", "targets": "y"}
     _, worst = read(jsonl=section, tokenizer={"split": split})
-    assert [inputs.item() if split == "none" else len(inputs) for inputs, _ in worst] == kept
+    assert [inputs.item() if split == "none" else len(inputs) for inputs, _ in worst] == tokens

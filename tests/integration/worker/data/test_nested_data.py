@@ -1,4 +1,4 @@
-"""Several inputs in a tuple or dict, and sample weights, reach the trial as they would reach `Model.fit`."""
+"""Several inputs in a tuple or dict, and sample weights, reach a trial as they reach `Model.fit`."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def test_several_inputs_and_weights_train_in_buckets(cli: Cli, probe: Callable[.
     dataset = tf.data.Dataset.from_generator(
         samples, output_signature=((tokens, tokens), number, tf.TensorSpec([], tf.float32))
     )
-    found = {
+    shapes = {
         tuple(question.shape): tuple(answer.shape)
         for (question, answer), _, _ in oomtune.keras.bucketed(dataset, tuned)
     }
     short = tuned.bucket_boundaries[0]
-    assert found == {(1, 40): (1, 40), (2, short): (2, short)}
+    assert shapes == {(1, 40): (1, 40), (2, short): (2, short)}
 
 
 @pytest.mark.parametrize(

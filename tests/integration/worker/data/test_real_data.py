@@ -78,7 +78,7 @@ def test_lengths_come_from_the_data_and_its_size_bounds_the_batch(cli: Cli, spec
     assert changed.document["new_trials"] == 1, "and no earlier trial counts"
 
 
-def wrong(folder: Path, name: str) -> dict[str, Any]:
+def bad_dataset(folder: Path, name: str) -> dict[str, Any]:
     """Return spec entries with an error in the data, or in what the spec says about it."""
     file = folder / "data" / "a.jsonl"
     jsonl = {"path": "data/a.jsonl", "inputs": "text", "targets": "label"}
@@ -133,7 +133,7 @@ def test_bad_data_is_reported_with_file_and_key_and_only_the_ledger_is_written(
 ) -> None:
     (cli.folder / "data").mkdir()
     text_lines(cli.folder / "data" / "a.jsonl")
-    spec = text_spec(spec_file, **wrong(cli.folder, name))
+    spec = text_spec(spec_file, **bad_dataset(cli.folder, name))
     before = {path for path in cli.folder.rglob("*") if "state" not in path.parts}
     ran = cli("probe", spec, "--json")
     assert ran.code == code, ran.err
@@ -214,11 +214,11 @@ def bitmap(height: int, width: int) -> bytes:
 
 @pytest.mark.parametrize("kind", ["npy", "csv", "images", "tfrecord", "ragged", "text", "TextVectorization"])
 def test_a_probe_trains_on_every_kind_of_data(cli: Cli, spec_file: Callable[..., Path], kind: str) -> None:
-    made = kind_of_data(cli.folder, kind)
-    length = {"sequence_length": made["length"]} if "length" in made else {}
+    section = kind_of_data(cli.folder, kind)
+    length = {"sequence_length": section["length"]} if "length" in section else {}
     spec = spec_file(
-        model={"layers": made["layers"]},
-        dataset=made["dataset"],
+        model={"layers": section["layers"]},
+        dataset=section["dataset"],
         training={"optimizer": "sgd", "loss": SPARSE},
         search={"batch_size": 2, "buckets": 0, **length},
         trial__confirm_steps=2,

@@ -31,7 +31,7 @@ def rows(sizes: tuple[int, ...]) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of a few samples, written by TensorFlow Datasets itself."""
+    """Return the folder of a small dataset that TensorFlow Datasets itself wrote."""
     folder = tmp_path_factory.mktemp("prepared")
     features = tfds.features.FeaturesDict(
         {

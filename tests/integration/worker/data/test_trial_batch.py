@@ -1,4 +1,4 @@
-"""Data that training keeps takes its memory during a trial too."""
+"""Data that training keeps in memory also takes memory during a trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data from the user's own function: pipelines and arrays, and what it may not return."""
+"""Data from the user's own function: pipelines, arrays and refused return values."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("functions")
 @pytest.mark.parametrize(
-    ("function", "lengths", "kept"),
+    ("function", "lengths", "count"),
     [
         ("pipeline", ((1, 1), (2, 1), (3, 1)), 3),
         ("padded", ((1, 1), (2, 1)), 2),
@@ -90,10 +90,10 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_function_may_return_a_pipeline_or_arrays(
-    tmp_path: Path, read: Read, dataset: Any, function: str, lengths: Any, kept: int
+    tmp_path: Path, read: Read, dataset: Any, function: str, lengths: Any, count: int
 ) -> None:
     result, worst = read(python=f"my_data:{function}")
-    assert (result.lengths, result.samples, len(worst)) == (lengths, kept, kept)
+    assert (result.lengths, result.samples, len(worst)) == (lengths, count, count)
     source = open_source(dataset(python=f"my_data:{function}"), str(tmp_path))
     if isinstance(source, HeldArrays):
         first = source.arrays
