@@ -73,7 +73,7 @@ def run(*, scratch: str, reply_fd: int, parent_pid: int) -> NoReturn:
     pipe = _ReplyPipe(reply_fd)
     document = json.loads((Path(scratch) / "order.json").read_bytes())
     if document["do"] != "trial":
-        _answer(lambda: _look_up(document["do"], document["order"], Path(scratch)), pipe)
+        _send_result(lambda: _look_up(document["do"], document["order"], Path(scratch)), pipe)
     order = dataclasses.replace(_ORDER.validate_python(document["order"]), scratch=scratch)
     progress = Progress(save=lambda reply: _replace_file(Path(scratch) / "so_far.json", _encode(reply)))
     if isinstance(order.trial, Climb) and order.model.trains_itself:
@@ -81,8 +81,8 @@ def run(*, scratch: str, reply_fd: int, parent_pid: int) -> NoReturn:
     _run_trial(order, progress, pipe)
 
 
-def _answer(look_up: Callable[[], Any], pipe: _ReplyPipe) -> NoReturn:
-    """Send the value that `look_up` returns, or the error that it raises."""
+def _send_result(look_up: Callable[[], Any], pipe: _ReplyPipe) -> NoReturn:
+    """Send the return value of `look_up`, or the error it raises."""
     value: Any = None
     error: RaisedError | None = None
     try:
@@ -140,7 +140,7 @@ def _run_trial(order: WorkOrder, progress: Progress, pipe: _ReplyPipe) -> NoRetu
 
 
 def _climb_in_forks(order: WorkOrder, trial: Climb, progress: Progress) -> RaisedError | None:
-    """Climb with each size in a process of its own, because the user's own training can't be begun twice in one.
+    """Climb with one process per size, because the user's own training can't start twice in one process.
 
     Returns the error that ended the climb, if one did.
     """
@@ -169,7 +169,7 @@ def _climb_in_forks(order: WorkOrder, trial: Climb, progress: Progress) -> Raise
 
 
 def _run_in_fork(order: WorkOrder) -> Reply:
-    """Return the reply of a process forked for this order. If it ends without one, this process ends the same way."""
+    """Run the order in a fork and return its reply. If the fork ends without one, end this process the same way."""
     read_end, write_end = os.pipe()
     parent_pid = os.getpid()
     pid = os.fork()
@@ -189,7 +189,7 @@ def _run_in_fork(order: WorkOrder) -> Reply:
 
 
 def _read_until_exit(descriptor: int, pid: int) -> bytes:
-    """Read the pipe until it is closed or the process has ended: its own children may hold the pipe open longer."""
+    """Read the pipe until it closes or the process ends. Children of the process may hold the pipe open longer."""
     chunks: list[bytes] = []
     with os.fdopen(descriptor, "rb", buffering=0):
         while True:
@@ -204,17 +204,17 @@ def _read_until_exit(descriptor: int, pid: int) -> bytes:
 
 
 def _encode(reply: Reply) -> bytes:
-    """Return the reply as JSON. File names in it need not be valid text, and JSON has to be."""
+    """Return the reply as JSON. Replace undecodable bytes in file names, because JSON must be valid text."""
     return json.dumps(_REPLY.dump_python(reply, mode="json"), ensure_ascii=False).encode(errors="replace")
 
 
 def _replace_file(path: Path, content: bytes) -> None:
-    """Write the file so that a reader never sees half of it."""
+    """Write the file atomically: a reader never sees half of it."""
     draft = path.with_suffix(".draft")
     draft.write_bytes(content)
     draft.replace(path)
 
 
 def main() -> None:
-    """Run a process that was started fresh for one order."""
+    """Run one order in a freshly started interpreter."""
     run(scratch=sys.argv[1], reply_fd=int(sys.argv[2]), parent_pid=os.getppid())

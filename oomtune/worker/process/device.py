@@ -1,7 +1,7 @@
-"""The device as TensorFlow sees it: which cards there are, the memory limit, and what the allocator reports.
+"""The device as TensorFlow sees it: its cards, the memory limit, and the allocator's reports.
 
-TensorFlow's allocator writes a dump at every request that it can't meet. Each trial has a folder for these dumps, and
-every completed step removes them, so the dumps that remain belong to the failure.
+TensorFlow's allocator writes a dump for every request that it can't meet. Each trial has a folder for these dumps, and
+every completed step removes them. The remaining dumps belong to the failure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BUS_ID = re.compile(r"pci bus id: ([0-9a-fA-F:.]+)")
 
 
 def describe_machine() -> dict[str, object]:
-    """Return the versions, whether this build has CUDA, and each GPU with the memory TensorFlow would take."""
+    """Return the versions, whether this build has CUDA, and each GPU with its memory limit."""
     build = tf.sysconfig.get_build_info()
     cards = tf.config.list_physical_devices("GPU")
     entries = _local_gpus() if cards else []
@@ -75,7 +75,7 @@ def set_up(order: WorkOrder) -> None:
     cards = tf.config.list_physical_devices("GPU")
     if order.device.index >= len(cards):
         raise NoSuchDevice(f"TensorFlow sees no GPU {order.device.index} in the trial's process")
-    # TensorFlow takes no limit if memory grows on demand. Then only the measured peak holds the trial to it.
+    # TensorFlow takes no limit if memory grows on demand. Then only the measured peak enforces the limit.
     use_card(cards[order.device.index], None if order.device.memory_growth else _limit_mib(order), tf.config)
 
 
@@ -127,7 +127,7 @@ def allocator_at_failure(order: WorkOrder) -> AllocatorState | None:
 
 
 def _allocator_state(dump: bfc_memory_map_pb2.MemoryDump, limit_bytes: int) -> AllocatorState:
-    # Memory that the allocator has not yet taken from the system is one more piece that it could still give.
+    # Memory that the allocator has not yet taken from the system counts as one more free piece.
     untaken_bytes = limit_bytes - sum(chunk.size for chunk in dump.chunk)
     fragmentation = dump.stats.fragmentation_metric
     return AllocatorState(

@@ -1,6 +1,6 @@
 """Turns an exception into a `RaisedError`: a short reason, and a traceback that shows only the user's own code.
 
-TensorFlow and Keras put whole stacks and graph node names into their messages. Those are cut out here.
+TensorFlow and Keras put whole stacks and graph node names into their messages. This module cuts them out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LIBRARY_PHRASES = ("Graph execution error", "in user code:", "Exception encount
 
 
 def to_raised_error(error: BaseException) -> RaisedError:
-    """Return the exception in a form that needs neither its class nor its process."""
+    """Return the exception as plain data that another process can read without the exception's class."""
     kind, is_ours = type(error), isinstance(error, OomtuneError)
     return RaisedError(
         type_name=f"{kind.__module__}.{kind.__qualname__}",
@@ -35,7 +35,7 @@ def to_raised_error(error: BaseException) -> RaisedError:
 
 
 def reason(error: BaseException) -> str:
-    """Return why the exception was raised, without library stacks; a message of the user's own stays whole."""
+    """Return why the exception was raised, without library stacks. Messages from the user's code stay whole."""
     # str() of a KeyError is the repr of its argument.
     message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     if not any(phrase in message for phrase in _LIBRARY_PHRASES):
@@ -61,7 +61,7 @@ def _after_frames(message: str) -> str:
 
 
 def user_traceback(error: BaseException) -> str:
-    """Return the traceback from the first line of the user's code on, or "" if none of that code took part."""
+    """Return the traceback from the first line of the user's code on, or "" if it has none."""
     message, short = str(error), reason(error)
     # An error of a graph op was raised far from the user's line; TensorFlow lists the right frames in its message.
     in_message = frames_in_message(message) if short != message else ""

@@ -18,7 +18,7 @@ def die_with_parent(parent_pid: int, death_signal: signal.Signals = signal.SIGKI
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
     else:
         threading.Thread(target=_exit_after, args=(parent_pid,), daemon=True).start()
-    if os.getppid() != parent_pid:  # the parent ended before the kernel was asked
+    if os.getppid() != parent_pid:  # the parent ended before the request to the kernel
         os._exit(1)
 
 

@@ -23,7 +23,7 @@ class Progress:
     points: list[Point] = field(default_factory=list)
     anatomy: Anatomy | None = None
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
-    """By kind, line and subject."""
+    """Findings by kind, line and subject."""
     loss_was_finite: bool = False
     """Whether a step of this process ended with a finite loss."""
     allocator: AllocatorState | None = None
@@ -37,12 +37,12 @@ class Progress:
             self.findings[key] = finding
 
     def finish_candidate(self) -> None:
-        """Freeze the candidate's reply: whatever happens to the larger sizes that follow, it stands."""
+        """Freeze the candidate's reply, so that failures of the larger sizes that follow can't change it."""
         self.candidate_reply = self.reply()
         self.save(self.candidate_reply)
 
     def reply(self, error: RaisedError | None = None) -> Reply:
-        """Return what is known so far; `error` is what ended the trial."""
+        """Return the observations so far, with the error that ended the trial, if any."""
         if self.candidate_reply is not None:
             points = tuple(self.points)
             return replace(self.candidate_reply, further=points, further_at=self.batch_size, further_error=error)

@@ -2,8 +2,8 @@
 
 TensorFlow's allocator waits up to ten seconds for each request that it can't meet, and several ops fail in turn, so an
 out-of-memory step can take minutes. The allocator writes a dump at the first failed attempt, but that attempt may still
-succeed later. If there is a dump and, for a while, no thread of the process runs or waits for a disk, then nothing is
-left that could free memory.
+succeed later. Once a dump exists and no thread of the process has run or waited for a disk for a while, no thread can
+free memory any more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class AllocatorStalled(Exception):
 
 
 def start(order: WorkOrder, on_stall: Callable[[AllocatorStalled], None]) -> None:
-    """Watch for a stall in a background thread; on a GPU the allocator is set not to wait, so none can occur."""
+    """Watch for a stall in a background thread. On a GPU, `device.set_up` turns waiting off, so no stall can occur."""
     if order.device.kind == "cpu" and Path("/proc/self/task").is_dir():
         threading.Thread(target=_watch, args=(order, on_stall), daemon=True).start()
 

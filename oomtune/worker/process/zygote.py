@@ -2,8 +2,7 @@
 
 In fork mode it imports TensorFlow once, touches no device, and forks a child for each trial, so that a trial does not
 pay for the import. In spawn mode it imports nothing and starts a fresh interpreter for each trial. In both modes it
-kills a trial's whole process group when the trial ends, or when its own parent is gone: the parent's end closes the
-control socket.
+kills a trial's whole process group when the trial ends, or when its own parent ends, which closes the control socket.
 
 Messages on the control socket are JSON, one per line. In: {"scratch": folder}, with the reply pipe's descriptor. Out:
 {"ready": ...} or {"broken": reason}, then {"started": pid} and {"exited": code} for each trial.
@@ -30,14 +29,14 @@ _BOOT = "import sys; sys.path[:] = filter(None, sys.path); from oomtune.worker.p
 
 
 def serve() -> None:
-    """Run trials until the control socket closes, as the command line says: MODE, its descriptor, FOLDER to remove."""
+    """Run trials until the control socket closes. Arguments: mode, the socket's descriptor, the folder to remove."""
     mode, control_fd, root = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     try:
         _serve(mode, control_fd)
     finally:
-        # A parent that was killed can't do this.
+        # The parent can't remove the folder if it was killed.
         shutil.rmtree(root, ignore_errors=True)
-    # The parent waits for this process, and a clean exit spends a second on tearing TensorFlow down.
+    # The parent waits for this process, and a clean exit takes a second to tear TensorFlow down.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -49,7 +48,7 @@ def _serve(mode: str, control_fd: int) -> None:
     control = socket.socket(fileno=control_fd)
     try:
         if mode == "fork":
-            import oomtune.worker.process.child  # noqa: F401 - imports TensorFlow, Keras and all that a trial needs
+            import oomtune.worker.process.child  # noqa: F401 - imports TensorFlow, Keras and everything else a trial needs
     except ImportError as error:
         _send(control, {"broken": f"{type(error).__name__}: {error}"})
         return
@@ -138,7 +137,7 @@ class _Warden:
                 pass_fds=(reply_fd,),
                 start_new_session=True,
             )
-        # The warden reaps by pid; this keeps Popen from trying to as well when it is collected.
+        # The warden reaps by pid; a return code keeps Popen from reaping too when it is garbage-collected.
         process.returncode = 0
         return process.pid
 
@@ -160,7 +159,7 @@ def _send(control: socket.socket, message: dict[str, Any]) -> None:
 
 
 def _redirect_output(scratch: str) -> None:
-    """Send both streams to a file: native code writes to them, and its output is for diagnosis, not for the screen."""
+    """Send both streams to a file, because native code writes diagnostics to them that must not reach the screen."""
     output = os.open(Path(scratch) / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(output, 1)
     os.dup2(output, 2)

@@ -1,6 +1,6 @@
-"""Has the kernel deny this process, and all that it starts, to make, write or remove files outside given folders.
+"""Stops this process and its children from creating, writing or removing files outside given folders.
 
-Linux offers this to any process as Landlock, from 5.13 on. Elsewhere only the overlay protects the user's files.
+The kernel enforces this through Landlock, in Linux from 5.13 on. Elsewhere only the overlay protects the user's files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ASK_VERSION = 1
 _PATH_BENEATH = 1
 _NO_NEW_PRIVILEGES = 38
 _WRITE_FILE = 1 << 1
-# Making and removing entries of every kind. Later versions added linking across folders and truncating.
+# Creating and removing entries of every kind. Later versions added linking across folders and truncating.
 _CHANGES = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
 _ADDED = {2: 1 << 13, 3: 1 << 14}
 
@@ -29,7 +29,7 @@ def is_available() -> bool:
 
 
 def restrict_writes(*folders: Path) -> None:
-    """Deny this process to make, write or remove files outside these folders, if the kernel can."""
+    """Stop this process from creating, writing or removing files outside these folders, if the kernel can."""
     if not is_available():
         return
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""Redirects what TensorFlow, Keras and h5py write during a trial: they don't open files through Python."""
+"""Redirects the writes of TensorFlow, Keras and h5py during a trial, because they don't open files through Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATH_NAMES = {"path", "filepath", "filename", "filenames", "logdir"}
 
 
 def redirect_libraries(to_read: ToRead, to_write: ToWrite) -> None:
-    """Make the libraries read and write files at the paths that these two return."""
+    """Make the libraries read and write files at the paths that `to_read` and `to_write` return."""
     _redirect_files(to_read, to_write)
     _redirect_datasets(to_read, to_write)
     _redirect_savers(to_read, to_write)
@@ -57,7 +57,7 @@ def _redirect_files(to_read: ToRead, to_write: ToWrite) -> None:
 
 def _redirect_datasets(to_read: ToRead, to_write: ToWrite) -> None:
     def cache_path(filename: Any) -> Any:
-        """Return the path of a cache. A complete cache is only read, so its path stays."""
+        """Return the path of a cache. A complete cache keeps its path, because TensorFlow only reads it."""
         is_path = isinstance(filename, str | os.PathLike) and os.fspath(filename)
         return to_write(filename) if is_path and not os.path.exists(f"{filename}.index") else filename  # noqa: PTH110
 
@@ -77,7 +77,7 @@ def _redirect_datasets(to_read: ToRead, to_write: ToWrite) -> None:
 
 
 def _redirect_savers(to_read: ToRead, to_write: ToWrite) -> None:
-    """Let Keras save files that the code can load again; skip checkpoints, which are for later runs."""
+    """Let Keras save files that the code can load again; skip checkpoints, which only later runs need."""
     keras.Model.save = with_mapped_path(keras.Model.save, to_write, position=1)
     keras.Model.save_weights = with_mapped_path(keras.Model.save_weights, to_write, position=1)
     keras.Model.load_weights = with_mapped_path(keras.Model.load_weights, to_read, position=1)
@@ -95,7 +95,7 @@ def _redirect_savers(to_read: ToRead, to_write: ToWrite) -> None:
 def with_mapped_path(
     real: Callable[..., Any], map_path: Callable[[Any], Any], *, position: int = 0
 ) -> Callable[..., Any]:
-    """Return the function with one path argument mapped: the one at this position, or the one with a path's name."""
+    """Wrap the function so that `map_path` maps its path: the argument at `position`, or else any named like a path."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if len(args) > position:

@@ -1,7 +1,7 @@
-"""Redirects what the user's code writes during a trial into the trial's own folder, whatever path it names.
+"""Redirects all writes of the user's code during a trial into the trial's own folder.
 
-Files that the code opens for writing, makes, renames or removes through Python are redirected there, and it reads them
-back from there. It reads everything else from where it is. Landlock denies writes by any other means.
+When the code creates, writes, renames or removes a file through Python, the change goes to that folder, and later reads
+come from there. All other reads go to the original path. Landlock denies writes by any other means.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _redirect_writes(scratch: Path, *own_folders: Path) -> None:
 
 
 class Overlay:
-    """A folder that takes all writes, wherever in the file system they were meant to go."""
+    """A folder that receives all writes and mirrors the paths that they were meant for."""
 
     def __init__(self, root: Path, own_folders: Iterable[Path]) -> None:
         self.root = root
@@ -64,19 +64,19 @@ class Overlay:
         root.mkdir(parents=True, exist_ok=True)
 
     def to_read(self, path: Any) -> Any:
-        """Return where to read the file: in the overlay if it was written there, else the path itself."""
+        """Return where to read the file: in the overlay if it exists there, else the path itself."""
         mapped = self._mapped(path)
         return mapped if mapped is not None and os.path.lexists(mapped) else path
 
     def to_change(self, path: Any) -> Any:
-        """Return the path that may be changed in place of this one, or None if only the user's own file is there."""
+        """Return the overlay's path to change in place of this one, or None if only the user's own file exists."""
         mapped = self._mapped(path)
         if mapped is None:
             return path
         return mapped if os.path.lexists(mapped) else None
 
     def to_write(self, path: Any, *, keep: bool = False) -> Any:
-        """Return where to write the file; with `keep`, copy the present content there first."""
+        """Return where to write the file; with `keep`, copy the current content there first."""
         mapped = self._mapped(path)
         if mapped is None:
             return path
@@ -119,14 +119,14 @@ def _redirect_opening(overlay: Overlay) -> None:
 
 def _redirect_looking(overlay: Overlay) -> None:
     def listdir(path: Any = ".") -> list[Any]:
-        """List the user's folder together with what the overlay has for it."""
+        """List the user's folder together with the overlay's entries for it."""
         written = overlay.to_change(path)
         if written is None or written is path:
             return list(_real["listdir"](path))
         return sorted({*_real["listdir"](written), *(_real["listdir"](path) if _is_users_folder(path) else ())})
 
     def scandir(path: Any = ".") -> Any:
-        # A folder of the user's is listed without the overlay's files.
+        # In a folder of the user's, scandir leaves out the overlay's files.
         return _real["scandir"](path if _is_users_folder(path) else overlay.to_read(path))
 
     for name in ("stat", "lstat", "access", "chdir"):
@@ -144,7 +144,7 @@ def _is_users_folder(path: Any) -> bool:
 def _redirect_changing(overlay: Overlay) -> None:
     def changing(name: str) -> Callable[..., None]:
         def change(path: Any, *args: Any, **kwargs: Any) -> None:
-            """Change the file in the overlay, and never the user's own."""
+            """Change the file in the overlay, never the user's own."""
             written = overlay.to_change(path)
             if written is not None and kwargs.get("dir_fd") is None:
                 _real[name](written, *args, **kwargs)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _MODEL_FILE, _WEIGHTS_FILE = "checkpoint.keras", "checkpoint.weights.h5"
 # A checkpoint may need this many times the size of the model.
 _DISK_FACTOR = 1.5
-# Errors of these classes may or may not be about memory; only their message tells.
+# Only the message shows whether an error of these classes is about memory.
 _AMBIGUOUS = {"OpError", "JaxRuntimeError", "XlaRuntimeError"}
 
 
 def save(model: keras.Model, order: WorkOrder, progress: Progress) -> None:
-    """Save the model with its optimizer state into the trial's folder, or only its weights, and remove the file.
+    """Save the model with its optimizer state into the trial's folder, or else only its weights; then remove the file.
 
-    A failure becomes a finding; running out of memory is raised.
+    Report a failure as a finding, but raise if memory runs out.
     """
     variables = [*model.weights, *(model.optimizer.variables if model.optimizer is not None else ())]
     model_bytes = sum(map(size_bytes, variables))
@@ -63,10 +63,10 @@ def save(model: keras.Model, order: WorkOrder, progress: Progress) -> None:
 
 
 def _try_to_write(write: Callable[[Path], Any], path: Path) -> Exception | None:
-    """Return the error of writing the file, which is removed again. Raises if memory ran out."""
+    """Write the file and remove it again. Return the error, if any; raise if memory ran out."""
     try:
         write(path)
-    except Exception as error:  # noqa: BLE001 - a layer of the user's may raise anything when it is saved
+    except Exception as error:  # noqa: BLE001 - the user's layers may raise anything while they are saved
         for cause in _causes(error):
             if _is_memory_error(cause):
                 raise cause from None
@@ -77,14 +77,14 @@ def _try_to_write(write: Callable[[Path], Any], path: Path) -> Exception | None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error and what caused it: Keras may have wrapped the original."""
+    """Yield the error and its causes, because Keras may have wrapped the original."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def _is_memory_error(error: BaseException) -> bool:
-    """Decide as for a trial's ending: by the type if it is telling, else by the message."""
+    """Return whether memory ran out. The type decides, or the message if the type is ambiguous."""
     if isinstance(error, MemoryError):
         return True
     kind = type(error)

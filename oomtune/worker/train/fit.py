@@ -35,19 +35,19 @@ from oomtune.worker.watch.step_watch import CLIMB_STEPS, OverBudget, StepWatch, 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# Above this share of the budget, a climb runs its sizes through the end of an epoch, as it would the answer.
+# Above this share of the budget, a climb runs its sizes through the end of an epoch, as a confirm run does.
 _NEAR_SHARE = 0.5
 
 
 def run(order: WorkOrder, progress: Progress) -> None:
-    """Carry out the trial. `progress` holds what was observed, even if this raises."""
+    """Carry out the trial. `progress` holds the observations, even if this raises."""
     candidate = order.trial.candidate
     progress.batch_size = candidate.batch_size
     progress.stage = Stage.BUILD
     network = model.build(order, candidate, any_length=isinstance(order.trial, BucketTurns))
     progress.jit_compile = bool(network.jit_compile)
     if network.built:
-        progress.parameters = network.count_params()  # already here, because a trial that does not fit never finishes
+        progress.parameters = network.count_params()  # set early, because a trial that does not fit never finishes
     if isinstance(order.trial, Climb):
         _climb(order, order.trial, network, progress)
     else:
@@ -67,7 +67,7 @@ def _report_remat(remat: Remat, network: keras.Model, progress: Progress, device
         progress.add_finding(Finding(kind="remat", message=f"remat {remat}: {reason}"))
     if not (network.jit_compile and device_kind == "cpu"):
         return
-    # XLA on a CPU allocates all that a loop needs before any of it runs.
+    # XLA on a CPU allocates all memory of a loop before the loop runs.
     loops = [layer.name for layer in network._flatten_layers() if isinstance(layer, keras.layers.RNN)]
     if loops:
         others = f" and {len(loops) - 1} more" if len(loops) > 1 else ""
@@ -141,7 +141,7 @@ def _climb(order: WorkOrder, trial: Climb, network: keras.Model, progress: Progr
 
 
 def _run_further_sizes(order: WorkOrder, trial: Search | Confirm, network: keras.Model, progress: Progress) -> None:
-    """Go on to larger sizes after the candidate, until one does not fit or the time for them is up."""
+    """Go on to larger sizes after the candidate, until one does not fit or their time is up."""
     step_ms = (progress.step_ms or [0.0])[-1]
     first = Point(batch_size=trial.candidate.batch_size, peak_bytes=progress.peak_bytes or 0, step_ms=step_ms)
     from_afar = trial.further_within_s is not None
@@ -159,7 +159,7 @@ def _run_further_sizes(order: WorkOrder, trial: Search | Confirm, network: keras
 def _measure_size(
     order: WorkOrder, network: keras.Model, progress: Progress, size: int, *, through_epoch_end: bool
 ) -> Point:
-    """Train with this batch size and return what it needs in this process, after the sizes that ran before."""
+    """Train with this batch size and return its peak and step time, in the process that ran the earlier sizes."""
     candidate = order.trial.candidate.lane.at(size)
     progress.batch_size = size
     progress.stage = Stage.DATA

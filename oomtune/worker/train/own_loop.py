@@ -29,7 +29,7 @@ _KEY = "model.train_step"
 
 
 def run(order: WorkOrder, train_step: TrainStep, progress: Progress) -> None:
-    """Carry out the trial, or one size of a climb. `progress` holds what was observed, even if this raises."""
+    """Carry out the trial, or one size of a climb. `progress` holds the observations, even if this raises."""
     progress.batch_size = order.trial.candidate.batch_size
     progress.stage = Stage.BUILD
     step, validate = _load_steps(order, train_step)
@@ -47,13 +47,13 @@ def run(order: WorkOrder, train_step: TrainStep, progress: Progress) -> None:
 
 
 def _steps_per_epoch(order: WorkOrder) -> list[int]:
-    """Return the steps of each epoch: two short ones, so that training also runs on after the end of an epoch."""
+    """Return the steps of each epoch: two short ones, so that training also continues past the end of an epoch."""
     steps = step_count(order)
     return [steps] if isinstance(order.trial, Climb) else [math.ceil(steps / 2), steps // 2]
 
 
 def _run_epoch(order: WorkOrder, name: str, watch: StepWatch, step: Step, steps: int) -> None:
-    """Run steps on data that starts from its beginning, as in a loop of the user's own."""
+    """Run steps on the data from its first batch on, as the user's own loop would."""
     all_arguments = _arguments(order, name, step)
     for _ in range(steps):
         arguments = next(all_arguments)
@@ -63,7 +63,7 @@ def _run_epoch(order: WorkOrder, name: str, watch: StepWatch, step: Step, steps:
 
 
 def _run_first_step(order: WorkOrder, name: str, step: Step, arguments: tuple[Any, ...]) -> Any:
-    """Run the step; if it raises an error that data of the wrong shape causes, add the shapes to the error."""
+    """Run the step. Add the data's shapes to any error that data of the wrong shape can cause."""
     try:
         return step(*arguments)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
@@ -77,7 +77,7 @@ def _run_first_step(order: WorkOrder, name: str, step: Step, arguments: tuple[An
 
 
 def _load_steps(order: WorkOrder, train_step: TrainStep) -> tuple[Step, Step | None]:
-    """Return the step that the factory makes, and the validation step if it makes a pair."""
+    """Return the factory's training step, and its validation step if it returns a pair."""
     name = train_step.factory
     factory = user_code.load(name, order.folder, _KEY)
     refuse_unused_length(order)
@@ -119,7 +119,7 @@ def _arguments(order: WorkOrder, name: str, step: Step) -> Iterator[tuple[Any, .
 
 
 def _argument_range(step: Step) -> tuple[int, int | None]:
-    """Return how many arguments a step needs, and how many it gets at most; None is as many as there are."""
+    """Return how many arguments a step needs, and at most how many it gets; None means no upper limit."""
     parameters = inspect.signature(getattr(step, "python_function", step)).parameters.values()
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return 2, None  # the inputs and the targets, and the weights if there are any

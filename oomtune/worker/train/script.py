@@ -1,8 +1,8 @@
-"""Runs a training script of the user's, unchanged, until it has trained as many steps as the trial needs.
+"""Runs the user's training script, unchanged, until it has trained the steps that the trial needs.
 
 Steps are observed in `Model.fit`, `Model.train_on_batch` and `oomtune.step()`. After the last step, the process replies
-and exits from inside that call, so that nothing of the script runs after it. If several calls of `fit` are to be
-measured, each one but the last ends after the trial's steps, and the script goes on.
+and exits from inside that call, so that the rest of the script never runs. If the spec asks to measure several calls of
+`fit`, each call but the last returns after the trial's steps, and the script goes on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Finish = Callable[..., NoReturn]
 
 
 def run(order: WorkOrder, script: Script, progress: Progress, reply: Finish) -> None:
-    """Run the script. Returns only if the script ends by itself, after all the training that it does."""
+    """Run the script. Return only if the script ends by itself, after all of its training."""
     candidate = order.trial.candidate
     progress.batch_size = candidate.batch_size
     progress.stage = Stage.BUILD
@@ -88,7 +88,7 @@ def _execute(order: WorkOrder, script: Script, path: Path) -> str | None:
 
 
 def _last_output(order: WorkOrder) -> str:
-    """Quote the last line that the script printed: with wrong arguments, most scripts say there what is wrong."""
+    """Quote the last line of the script's output, where most scripts explain a wrong argument."""
     sys.stdout.flush()
     sys.stderr.flush()
     output = Path(order.scratch) / "output.txt"
@@ -110,11 +110,11 @@ class _ScriptRun:
         self.fits_ended = 0
         self.is_in_fit = False
         self.largest_batch = 0
-        """In samples; 0 until the size of a batch could be seen."""
+        """Samples in the largest batch so far; 0 while no batch size is known."""
 
     @property
     def has_another_fit(self) -> bool:
-        """Whether another call of `fit` is to be measured after the present one."""
+        """Whether the trial measures another call of `fit` after the current one."""
         return self.fits_ended + 1 < self.script.fits
 
     def begin_step(self, model: keras.Model) -> None:
@@ -133,19 +133,19 @@ class _ScriptRun:
             self.finish()
 
     def on_own_step(self, loss: Any) -> None:
-        """Record a step of the script's own loop. The next one begins at once."""
+        """Record a step of the script's own loop, and begin the next."""
         if self.watch.steps_run == 0:
             self._check_precision(None)
         self.end_step(wait_for(loss))
         self.watch.begin_step()
 
     def end_fit(self) -> None:
-        """Finish, or go on to the next `fit`. That one counts only for its peak or its failure to fit."""
+        """Finish, or go on to the next `fit`, which adds only its peak or its failure to fit."""
         if not self.has_another_fit:
             self.finish()
         self.fits_ended += 1
         self.is_in_fit = False
-        # Times, and what grows from step to step, come from the first fit.
+        # Step times and memory growth come from the first fit.
         self.watch = StepWatch(self.order, Progress(save=lambda _: None))
 
     def finish(self) -> NoReturn:
@@ -156,7 +156,7 @@ class _ScriptRun:
         self.reply()
 
     def report_other_batch_size(self) -> None:
-        """Report if the script trained on other batches than it was given. The trial measured it all the same."""
+        """Report a batch size other than the requested one. The trial stays valid."""
         batch_size = self.order.trial.candidate.batch_size
         if self.largest_batch in (0, batch_size):
             return
@@ -172,7 +172,7 @@ class _ScriptRun:
         self.progress.add_finding(finding)
 
     def _report_other_fits(self) -> None:
-        """Report further calls of `fit`: once more layers are trainable, a model needs more than in its first."""
+        """Report unmeasured calls of `fit`: with more trainable layers, a later call needs more memory."""
         if self.script.fits > 1 or not self.is_in_fit:
             return
         calls = fits_of_one_model((Path(self.order.folder) / self.script.path).read_bytes())
@@ -185,7 +185,7 @@ class _ScriptRun:
             self.progress.add_finding(finding)
 
     def _check_precision(self, model: keras.Model | None) -> None:
-        """End the trial unless the script has set the precision under trial: a script sets its own policy."""
+        """End the trial unless the script, which sets its own policy, has set the trial's precision."""
         policy, precision = keras.config.dtype_policy().name, self.order.trial.candidate.precision
         layers = [] if model is None else model._flatten_layers()
         is_in_layers = precision != "float32" and any(layer.dtype_policy.name == precision for layer in layers)
@@ -229,7 +229,7 @@ class _ScriptCallback(FitCallback):
         super().on_epoch_end(epoch, logs)
         steps_run = self.run_of_script.watch.steps_run
         if steps_run == self.steps_at_epoch_end:
-            # The epoch had no steps: a generator is used up.
+            # The epoch had no steps, because a generator is exhausted.
             self.model.stop_training = True
             if not self.run_of_script.has_another_fit:
                 self.run_of_script.finish()
@@ -237,7 +237,7 @@ class _ScriptCallback(FitCallback):
 
 
 def _hook_into_keras(run_of_script: _ScriptRun) -> None:
-    """Have the training calls of Keras, and `oomtune.step`, report their steps to the run."""
+    """Make Keras's training calls and `oomtune.step` report their steps to the run."""
     own_loop.listen(run_of_script.on_own_step)
     real_fit, real_step = keras.Model.fit, keras.Model.train_on_batch
 

@@ -1,1 +1,1 @@
-"""Observes a running trial: step times, peaks, what memory holds at the peak, what grows, what is traced again."""
+"""Observes a running trial: step times, peaks and their parts, memory growth, and repeated tracing."""

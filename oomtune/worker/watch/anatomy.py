@@ -36,7 +36,7 @@ _TELLING_SHARE = 0.001
 
 
 class AnatomyWatch:
-    """Records each step and puts the anatomy of the one with the highest peak into `progress`."""
+    """Records each step and puts the anatomy of the step with the highest peak into `progress`."""
 
     def __init__(self, order: WorkOrder, progress: Progress) -> None:
         self.order = order
@@ -66,7 +66,7 @@ class AnatomyWatch:
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where an op belongs: its pass, None if that is unknown, and its scope in the forward pass."""
+    """The pass that an op belongs to, None if unknown, and its scope in the forward pass."""
 
     phase: Phase | None
     scope: str = ""
@@ -94,14 +94,14 @@ class _Origins:
             return _Origin(Phase.UPDATE)
         if _TAPE in words:
             return _Origin(Phase.BACKWARD)
-        # An op in a scope that is no layer's, such as the loss, belongs to the forward pass too.
+        # An op in a scope outside all layers, such as the loss, belongs to the forward pass too.
         return _Origin(Phase.FORWARD, words[0]) if len(words) > 1 else _Origin(None)
 
     def phase(self, allocation: Allocation) -> Phase | None:
         return self.by_op[allocation.op].phase
 
     def bytes_by_scope(self, live: Iterable[Allocation]) -> Counter[str]:
-        """Return what memory holds of the forward pass, by scope."""
+        """Return the live bytes of the forward pass by scope."""
         total: Counter[str] = Counter()
         for allocation in live:
             if self.phase(allocation) is Phase.FORWARD:
@@ -109,7 +109,7 @@ class _Origins:
         return total
 
     def gradient_bytes(self, live: Iterable[Allocation]) -> int:
-        """Return what the backward pass made in the shape of a weight, once for each weight of that shape."""
+        """Return the bytes of gradients: backward allocations in a weight's shape, at most one per weight."""
         weights = (weight.value.shape for weight in self.calls.trainable_weights())
         missing = Counter(f"[{','.join(map(str, shape))}]" for shape in weights)
         total = 0
@@ -131,7 +131,7 @@ class _Origins:
 
 
 def dissect(step: StepAllocations, calls: LayerCalls) -> Anatomy:
-    """Return what the step's peak consists of."""
+    """Return the parts of the step's peak."""
     origins = _Origins(step, calls)
     is_measured = origins.shows_layers
     if is_measured:
@@ -190,13 +190,13 @@ def _why_computed(calls: LayerCalls) -> str:
 
 
 def _output_bytes(calls: LayerCalls) -> Counter[str]:
-    """Return the output sizes of all layers. A model's output is that of its last layer, so models don't count."""
+    """Return the output sizes of all layers. Skip models, whose output is their last layer's output."""
     leaves = {scope: call for scope, call in calls.by_scope.items() if not isinstance(call.layer, keras.Model)}
     return Counter({scope: call.output_bytes for scope, call in leaves.items()})
 
 
 def _layers(bytes_by_scope: Counter[str], calls: LayerCalls) -> tuple[LayerMemory, ...]:
-    """Return every layer that holds memory, and every scope that is no layer's, largest first."""
+    """Return every layer, and every scope outside all layers, that holds memory, largest first."""
     weights = {(layer.name, type(layer).__name__): _total_bytes(layer.weights) for layer in calls.layers}
     activations = Counter(dict.fromkeys(weights, 0))
     for scope, scope_bytes in bytes_by_scope.items():

@@ -1,8 +1,7 @@
 """Finds what makes memory climb from step to step: the holder of the new tensors, and the line that adds them.
 
-There are three stages, each of which runs only if the one before gave reason to: check whether memory is higher after
-each of the last steps; find what has grown by tensors since; run a step with Python's tracing on, to see at which line
-it grows.
+The search has three stages, and each runs only if the stage before it succeeds: check that memory climbs over the last
+steps; find the holders that gain tensors; run a step with Python's tracing on to find the line that adds them.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from oomtune.worker.watch.holders import Growth, Snapshot
 
 _REGISTRY: Any = getattr(script_ops, "FuncRegistry", None)
 _CLIMBING_STEPS = 3
-# What grows only in some steps is watched over this many times as many.
+# A holder that grows only in some steps needs this many times as many steps to show.
 _SLOW_PERIOD = 2
 _STEPS_BETWEEN = 2
-# Memory that climbs may fall a little in between: by this share of what it rose.
+# Climbing memory may fall a little in between: in total by this share of its rises.
 _MAX_FALL_SHARE = 0.25
 _MAX_SEARCHES = 3
 _MAX_SUSPECTS = 6
 
 
 class GrowthWatch:
-    """Searches for growth while memory climbs, and puts what it finds into `progress`."""
+    """Searches for growth while memory climbs, and adds a finding to `progress` for each growing holder."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -65,7 +64,7 @@ class GrowthWatch:
                 self.suspects = holders.find_growth(self.before, steps, min_count=_STEPS_BETWEEN)[:_MAX_SUSPECTS]
                 self.before = None
         elif self.searches_left and (period := _climbing_period(memory)):
-            # After a search that found nothing: what matters may grow less often than the small things beside it.
+            # After an empty search, watch longer: the large holder may grow less often than small ones beside it.
             self.period = period if self.searches_left == _MAX_SEARCHES else _SLOW_PERIOD
             self.searches_left -= 1
             self.steps_before = len(memory)
@@ -86,7 +85,7 @@ class GrowthWatch:
 
 
 def _climbing_period(memory: list[int]) -> int:
-    """Return 1 if memory rises with each step, 2 if it rises with some of the last ones, and 0 if it does not climb."""
+    """Return 1 if memory rose in each of the last steps, 2 if only in some of them, and 0 if it does not climb."""
     changes = [after - before for before, after in itertools.pairwise(memory[-_SLOW_PERIOD * _CLIMBING_STEPS - 1 :])]
     last = changes[-_CLIMBING_STEPS:]
     if len(last) == _CLIMBING_STEPS and min(last) > 0:
@@ -97,14 +96,14 @@ def _climbing_period(memory: list[int]) -> int:
 
 
 def _still_grows(growth: Growth, added: int, steps: int) -> bool:
-    """Return whether it kept growing in the traced steps. A single tensor may also vary with its batch's length."""
+    """Return whether the suspect also grew in the traced steps. One tensor may just vary with its batch's length."""
     if growth.holds == "one tensor":
         return growth.bytes_per_step / 2 <= added / steps <= growth.bytes_per_step * 2
     return added > 0
 
 
 def _is_same(one: Finding, other: Finding) -> bool:
-    """Return whether both are about the same growth. Without a line, an equal rate decides."""
+    """Return whether both findings report the same growth. Without a line, an equal rate decides."""
     is_same_rate = one.bytes_per_step == other.bytes_per_step
     return (one.kind, one.where) == (other.kind, other.where) and (bool(one.where) or is_same_rate)
 
@@ -134,15 +133,15 @@ class LineTracer:
     """Traces Python between `start` and `stop`, and notes the user's line after which each suspect is larger.
 
     Python traces one thread at a time. `tf.py_function` and `tf.numpy_function` call back from a graph in a thread of
-    TensorFlow's, so tracing is also turned on where TensorFlow enters that call. The place is no public API: if a
-    version of TensorFlow lacks it, such code has no line.
+    TensorFlow's, so tracing is also turned on where TensorFlow enters that call. That entry point is not public
+    API: if a version of TensorFlow lacks it, findings about such code have no line.
     """
 
     def __init__(self, suspects: Sequence[Growth]) -> None:
         self.suspects = suspects
         self.sizes = [suspect.measure() for suspect in suspects]
         self.lines: dict[int, str] = {}
-        """By the suspect's index. A suspect that did not grow in the user's own code has no line."""
+        """Lines by the suspect's index. A suspect that did not grow in the user's own code has none."""
         self.original_call: Callable[..., Any] | None = None
 
     def start(self) -> None:
@@ -159,7 +158,7 @@ class LineTracer:
             frame.f_trace = None
 
     def growth(self, index: int) -> int:
-        """Return by how much the suspect has grown since the start, in its own measure."""
+        """Return the suspect's growth since the start, in items or bytes."""
         return self.suspects[index].measure() - self.sizes[index]
 
     def _trace_callbacks(self) -> None:
@@ -184,7 +183,7 @@ class LineTracer:
         line = user_frames.line_of(frame)
 
         def on_event(frame: FrameType, _event: str, _argument: Any) -> Any:
-            # An event comes before its line runs, so what is larger now grew in the line before.
+            # An event comes before its line runs, so any growth so far belongs to the line before.
             nonlocal line
             self._measure(line)
             line = user_frames.line_of(frame)

@@ -1,7 +1,7 @@
-"""Finds what holds more and more tensors: containers and variables, under the names that the user has for them.
+"""Finds the containers and variables that hold more and more tensors, under the user's names for them.
 
 Each search goes through every object that Python's garbage collector tracks, which takes a tenth of a second or more,
-so it runs only after memory was seen to climb. It never calls a method of the objects, not even `len`: one that raises
+so it runs only once memory climbs. It never calls a method of the objects, not even `len`, because a method that raises
 must not fail the trial.
 """
 
@@ -29,7 +29,7 @@ _MAX_ITEMS = 1000
 
 
 def size_bytes(value: Any) -> int:
-    """Return what a tensor or variable takes on its device, or 0 for anything else."""
+    """Return the bytes of a tensor or variable on its device, or 0 for anything else."""
     if _is(value, keras.Variable):
         value = value.value
     if not _is(value, tf.Variable, EagerTensor):
@@ -40,7 +40,7 @@ def size_bytes(value: Any) -> int:
 
 
 def _is(thing: Any, *kinds: type) -> bool:
-    """Compare the type alone: `isinstance` also asks the object, and a proxy of something gone raises."""
+    """Return whether the type is one of these. `isinstance` would also ask the object, and a dead weak proxy raises."""
     return issubclass(type(thing), kinds)
 
 
@@ -61,7 +61,7 @@ def _items(container: Any) -> list[Any]:
 
 
 def _attributes(thing: Any) -> dict[str, Any]:
-    """Return the object's attributes without running its code; empty if it has no dict of them."""
+    """Return the object's attributes without running its code; empty if it has no `__dict__`."""
     try:
         attributes = object.__getattribute__(thing, "__dict__")
     except AttributeError:
@@ -71,7 +71,7 @@ def _attributes(thing: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _TensorTotal:
-    """The size and number of the tensors that a name refers to: one tensor, or those in a list or tuple."""
+    """The size and number of the tensors behind a name: a single tensor, or the tensors in a list or tuple."""
 
     size_bytes: int = 0
     count: int = 0
@@ -95,14 +95,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Something that grew by tensors."""
+    """A holder of tensors that grew."""
 
     find_name: Callable[[], str]
-    """Returns the user's name for it, which takes a while."""
+    """Returns the user's name for the holder; slow."""
     measure: Callable[[], int]
-    """Returns its present size, in items or bytes."""
+    """Returns the holder's current size, in items or bytes."""
     holds: Literal["tensors", "variables", "one tensor"]
-    """More and more tensors or variables, or one tensor that gets larger."""
+    """"tensors" and "variables" grow in number; "one tensor" grows in size."""
     count: float
     """How many tensors each step adds, on average."""
     bytes_per_step: int
@@ -116,7 +116,7 @@ def take_snapshot() -> Snapshot:
 
 
 def find_growth(before: Snapshot, steps: int, *, min_count: int) -> list[Growth]:
-    """Return what has grown in these steps, by at least `min_count` tensors or in size, largest first."""
+    """Return the holders that gained `min_count` tensors or more, and the tensors that grew, largest first."""
     objects = gc.get_objects()
     growths, named_ids = [], set()
     for names, name in _names_of_tensors(objects):
@@ -126,7 +126,7 @@ def find_growth(before: Snapshot, steps: int, *, min_count: int) -> list[Growth]
         if now.size_bytes > then.size_bytes and (is_one_tensor or now.count - then.count >= min_count):
             named_ids.add(id(names[name]))
             growths.append(_growth_of_name(names, name, now, then, steps))
-    # Containers without a name. A list that each step replaces has one: it may have the address of an earlier list.
+    # Next, containers without a name. Named ones are skipped: a list that each step replaces may reuse an address.
     for container in (thing for thing in objects if id(thing) in before.lengths and _is(thing, *_CONTAINERS)):
         added = _length(container) - before.lengths[id(container)]
         if added < min_count or id(container) in named_ids:
@@ -184,7 +184,7 @@ def _names_of_tensors(objects: list[Any]) -> Iterator[tuple[dict[str, Any], str]
     """Yield each attribute or global variable that is a tensor or a list of tensors: its namespace and its name."""
     kinds = (EagerTensor, list, tuple)
     values = [thing for thing in objects if _is(thing, *kinds) and _tensor_total(thing).size_bytes]
-    namespaces: dict[int, dict[str, Any]] = {}  # keeps them alive, so that no address is used twice
+    namespaces: dict[int, dict[str, Any]] = {}  # holds references, so that no address is reused
     for referrer in gc.get_referrers(*values) if values else ():
         names = referrer if _is(referrer, dict) else _attributes(referrer)
         if id(names) in namespaces:
@@ -226,7 +226,7 @@ def _names_in_dict(names: dict[Any, Any], value: Any, depth: int) -> Iterator[st
         module = "" if names["__name__"] == "__main__" else f"{names['__name__']}."
         yield f"{module}{keys[0]}"
         return
-    # A class shows only a view of its dict, which can't be compared.
+    # The dict of a class can't be compared by identity, because the class exposes only a view of it.
     owners = [one for one in gc.get_referrers(names) if isinstance(one, type) or _attributes(one) is names]
     attributes = [name for owner in owners for name in _attribute_names(owner, value)]
     if attributes:

@@ -1,8 +1,8 @@
-"""Finds functions that TensorFlow traces again and again: which, how often, at which line, and why.
+"""Finds functions that TensorFlow traces again and again, and reports the count, the line and the reason.
 
-TensorFlow counts the calls that trace, for a warning that most people never see. `RetraceWatch` puts a listener in the
-place of that counter. It passes every call on, and costs nothing unless something is traced. The counter is not public
-API: if a version of TensorFlow lacks it, nothing is found.
+TensorFlow counts the calls that trace, for a warning that most people never see. `RetraceWatch` replaces that
+counter with a listener that passes every call on and costs nothing unless a function is traced. The counter is not
+public API: if a version of TensorFlow lacks it, the watch reports nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oomtune.worker.watch import user_frames
 
 _COUNTER = "_frequent_tracing_detector_manager"
 _MIN_STEPS = 3
-_MIN_SHARE = 0.5  # of the steps: buckets of several shapes are each traced once, in few of them
+_MIN_SHARE = 0.5  # of the steps; with buckets of several shapes, each shape is traced once, in few of the steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ _NEW_FUNCTION = _Cause("a new tf.function each time", "make the tf.function once
 
 @dataclass(slots=True)
 class _TracedFunction:
-    """The calls of a function that traced, by the function's code."""
+    """A function's calls that led to tracing."""
 
     code: CodeType
     count: int = 0
@@ -54,7 +54,7 @@ class _TracedFunction:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def add_call(self, step: int, frame: FrameType) -> None:
-        """Record a call that traced; `frame` is that of TensorFlow's own call."""
+        """Record a call that led to tracing; `frame` is TensorFlow's own frame in that call."""
         self.count += 1
         self.steps.add(step)
         self.line = next((user_frames.line_of(user) for user in user_frames.current_frames()), "")
@@ -81,7 +81,7 @@ class _TracedFunction:
 
 
 def _describe_arguments(code: CodeType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return, by argument, what tracing depends on: the value of a Python number, the shape of a tensor."""
+    """Return what tracing depends on, by argument: a Python number's value, a tensor's shape."""
     names = code.co_varnames[: code.co_argcount]
     if names[:1] == ("self",) and len(names) > len(args) + len(kwargs):
         names = names[1:]
@@ -98,7 +98,7 @@ def _describe_leaf(value: Any) -> Any:
 
 
 def _difference(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> _Cause:
-    """Return the first argument that differs between two calls, with what to do about it."""
+    """Return the first argument that differs between two calls, with a hint."""
     for name, leaves in after.items():
         for old, new in zip(before.get(name, ()), leaves, strict=False):
             if old == new:
@@ -113,7 +113,7 @@ def _difference(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> _C
 
 
 class RetraceWatch:
-    """Reports each function that is traced in at least half of the steps."""
+    """Reports each function that TensorFlow traces in at least half of the steps."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -141,7 +141,7 @@ class RetraceWatch:
 
 
 class _Listener:
-    """Stands in for TensorFlow's counter of calls that trace."""
+    """Replaces TensorFlow's counter of calls that led to tracing."""
 
     def __init__(self, counter: Any, watch: RetraceWatch) -> None:
         self.counter = counter

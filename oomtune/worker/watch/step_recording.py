@@ -1,7 +1,7 @@
 """Records one training step: every allocation, with the op that made it, and every layer call, with its graph scope.
 
-TensorFlow's profiler records each allocation of its BFC allocator together with the op that asked for it. So the record
-shows the step as it runs in training; nothing in the graph is changed.
+TensorFlow's profiler records each allocation of its BFC allocator together with the op that requested it. The
+recording leaves the graph unchanged, so it shows the step as it runs in training.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Allocation:
     """A piece of memory, with its size as the allocator counts it."""
 
     op: str
-    """The op that asked for the memory; empty if no op did."""
+    """The op that requested the memory; empty if no op did."""
     size_bytes: int
     shape: str
     """For example `[64,128]`."""
@@ -38,7 +38,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAllocations:
-    """The allocations of one step, seen from the moment of its peak."""
+    """The allocations of one step, split at its peak."""
 
     peak_bytes: int
     live: tuple[Allocation, ...] = ()
@@ -50,7 +50,7 @@ class StepAllocations:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """An event of the allocator, with what the profiler recorded about it."""
+    """An event of the allocator, with the profiler's statistics for it."""
 
     at_ps: int
     kind: str
@@ -112,7 +112,7 @@ def _read_events(path: Path, device_kind: str) -> Iterator[_Event]:
 
 
 def _is_card_allocator(name: str) -> bool:
-    """Return whether the memory is the card's: the host's `gpu_host_bfc` is recorded beside `GPU_0_bfc`."""
+    """Return whether the allocator serves the card: the profiler also records the host's `gpu_host_bfc`."""
     return name.lower().startswith("gpu") and "host" not in name.lower()
 
 
@@ -163,7 +163,7 @@ class LayerCalls:
 
         @functools.wraps(call)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            # Layers of one class get scopes such as lstm_1 and lstm_1_2. Only the call itself shows whose is whose.
+            # Layers of one class get scopes such as lstm_1 and lstm_1_2. Only the call shows which layer owns which.
             scope = tf.get_current_name_scope() or layer.name
             outputs = call(*args, **kwargs)
             self.by_scope.setdefault(scope, LayerCall(layer, self._output_bytes(outputs)))
@@ -176,7 +176,7 @@ class LayerCalls:
         return sum(self._element_count(tensor) * tensor.dtype.size for tensor in tensors)
 
     def _element_count(self, tensor: tf.Tensor) -> int:
-        """Return the number of elements; the batch dimension is the one that the graph leaves open."""
+        """Return the number of elements. If the graph leaves the first dimension open, use the batch size."""
         dimensions = list(tensor.shape) if tensor.shape.rank is not None else []
         if dimensions[:1] == [None]:
             dimensions[0] = self.batch_size
@@ -193,7 +193,7 @@ def _layers_of(model: keras.Model) -> Iterator[keras.layers.Layer]:
 
 
 def _instances_of(kind: type[_T]) -> list[_T]:
-    # issubclass of the type, because isinstance would wake up lazy modules and proxies.
+    # `issubclass` of the type, because `isinstance` would load lazy modules and dereference proxies.
     return [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
 
 

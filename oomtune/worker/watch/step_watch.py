@@ -1,4 +1,4 @@
-"""Observes each step of a trial: its time, the memory after it, and whether its loss is finite."""
+"""Observes each step of a trial: the time, the memory after the step, and whether the loss is finite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLIMB_STEPS = 2
 
 
 def step_count(order: WorkOrder) -> int:
-    """Return how many steps a trial runs, or each size of a climb, including warm-up."""
+    """Return how many steps the trial, or each size of a climb, runs, including warm-up."""
     settings = order.settings
     by_purpose = {
         Purpose.CALIBRATE: CLIMB_STEPS,
@@ -29,13 +29,13 @@ def step_count(order: WorkOrder) -> int:
 
 
 class OverBudget(Exception):
-    """The peak is over the budget. That is the answer: no further step can change it."""
+    """The peak is over the budget, so no further step can change the trial's outcome."""
 
 
 class StepWatch:
-    """Puts what it observes into `progress`. Every way of training calls it before and after each step.
+    """Observes every step of a trial, however it trains, and records the results in `progress`.
 
-    A brief watch is for one of several sizes in a process, which each run a few steps.
+    A brief watch serves one of several sizes in a process, each of which runs only a few steps.
     """
 
     def __init__(self, order: WorkOrder, progress: Progress, *, brief: bool = False) -> None:
@@ -46,7 +46,7 @@ class StepWatch:
         self.began_at = 0.0
         shows_anatomy = isinstance(order.trial, Search) and order.trial.shows_anatomy
         self.anatomy = AnatomyWatch(order, progress) if shows_anatomy else None
-        # Only a confirm run has enough steps to show what builds up from step to step.
+        # Only a confirm run has enough steps to show memory growth and repeated tracing.
         self.is_confirm = order.trial.purpose is Purpose.CONFIRM and not brief
         self.watches = (RetraceWatch(progress), GrowthWatch(progress)) if self.is_confirm else ()
 

@@ -1,4 +1,4 @@
-"""Tells the user's own code from ours, from libraries and from Python, and finds its lines."""
+"""Distinguishes the user's code from oomtune, libraries and Python itself, and finds its lines."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ def definition(code: CodeType) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """Return the last line of the user's code that the exception passed through, or "" if there is none."""
+    """Return the last line of the user's code that the exception passed through, or "" if it passed through none."""
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_file(frame.filename)]
     return f"{lines[-1].filename}:{lines[-1].lineno}" if lines else ""
 
 
 def before_autograph(line: str) -> str:
-    """Return the line that the user wrote, given one in a file that AutoGraph generated; "" if that is unknown."""
+    """Map a line in a file that AutoGraph generated to the line that the user wrote; "" if unknown."""
     path, _, number = line.rpartition(":")
     if "__autograph_generated_file" not in path:
         return line
-    # AutoGraph keeps its generated functions, each with a table of the lines that it was generated from.
+    # AutoGraph keeps its generated functions, each with a source map back to the user's lines.
     for generated in (thing for thing in gc.get_objects() if type(thing).__name__ == "_PythonFnFactory"):
         if origin := (getattr(generated, "source_map", None) or {}).get((path, int(number))):
             return f"{origin.loc.filename}:{origin.loc.lineno}"

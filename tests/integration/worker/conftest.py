@@ -1,4 +1,4 @@
-"""Running trials on one worker that all these tests share."""
+"""Fixtures that run trials on one shared worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def leaky_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def confirm(host: WorkerHost, leaky_folder: Path) -> RunConfirm:
-    """Run a confirm trial of 15 steps for a model; models that are fitted run eagerly."""
+    """Return a function that runs a confirm trial of 15 steps; models under `Model.fit` run eagerly."""
 
     def run(model: dict[str, Any], **overrides: Any) -> Outcome:
         training = {} if model.keys() & {"train_step", "script"} else {"training__run_eagerly": True}

@@ -177,7 +177,7 @@ def test_a_broken_builder_is_reported(
 def test_a_loss_that_diverges_on_random_data_is_reported_and_does_not_stop_the_probe(
     cli: Cli, spec_file: Callable[..., Path]
 ) -> None:
-    """Each step of this size makes the weights about a thousand times larger, and the loss grows with their square."""
+    """Each step at this learning rate makes the weights about a thousand times larger, and the loss grows with their square."""
     spec = spec_file(
         training__optimizer={"class_name": "SGD", "config": {"learning_rate": 1e6}},
         training__metrics=[],

@@ -1,4 +1,4 @@
-"""The GPU path as far as a machine without a GPU shows it: the settings that TensorFlow gets in a trial."""
+"""The settings that a trial gives TensorFlow, for GPUs as far as a machine without one can show them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_cpu_trial_gets_its_limit_and_no_gpu() -> None:
 
 
 def set_up(device: dict[str, object]) -> tuple[list[list[object]], dict[str, str]]:
-    """Set a device up in a process of its own; return the calls to TensorFlow and the environment."""
+    """Set a device up in a separate process; return the calls to TensorFlow and the environment."""
     ran = subprocess.run([sys.executable, "-c", CODE, json.dumps(device)], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     calls, environment = json.loads(ran.stdout)

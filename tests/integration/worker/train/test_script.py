@@ -1,4 +1,4 @@
-"""Training scripts run unchanged: their steps are followed, their writes are redirected, their faults are reported."""
+"""Training scripts run unchanged: oomtune follows their steps, redirects their writes and reports their faults."""
 
 from __future__ import annotations
 

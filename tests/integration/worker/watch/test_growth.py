@@ -32,7 +32,7 @@ def test_a_leak_is_reported_with_its_holder_its_rate_and_its_line(
     assert (finding.kind, finding.where) == (kind, line_of(leaky_folder, class_name))
     assert message in finding.message
     assert finding.bytes_per_step == pytest.approx(bytes_per_step, rel=0.01)
-    if builder != "one_tensor":  # the allocator gives that one pieces of several sizes in turn
+    if builder != "one_tensor":  # the allocator serves this tensor from pieces of several sizes
         assert outcome.leak_bytes_per_step == pytest.approx(bytes_per_step, rel=0.3)
 
 
@@ -52,7 +52,7 @@ def test_even_a_small_leak_in_the_users_own_step_is_reported(confirm: RunConfirm
     (finding,) = outcome.findings
     assert (finding.kind, finding.where) == ("kept_tensors", line_of(leaky_folder, "step_factory"))
     assert finding.message == "losses in step(), a list, holds 1 more tensor after each step, 4 B per step"
-    assert outcome.leak_bytes_per_step == 0, "over some thousand steps it does not matter"
+    assert outcome.leak_bytes_per_step == 0, "over a few thousand steps the leak is negligible"
 
 
 LOOP = """\

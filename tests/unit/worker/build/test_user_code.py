@@ -25,7 +25,7 @@ def taking_the_candidate(candidate: Candidate) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("function", "args", "candidate", "wanted"),
+    ("function", "args", "candidate", "expected"),
     [
         (by_default, {}, AT_A_LENGTH, {"sequence_length": 16}),
         (by_default, {}, WITHOUT_A_LENGTH, {}),
@@ -37,9 +37,9 @@ def taking_the_candidate(candidate: Candidate) -> None: ...
     ],
 )
 def test_a_function_gets_the_arguments_it_names_and_keeps_its_defaults(
-    function: Callable[..., Any], args: dict[str, Any], candidate: Candidate, wanted: dict[str, Any]
+    function: Callable[..., Any], args: dict[str, Any], candidate: Candidate, expected: dict[str, Any]
 ) -> None:
-    assert arguments_for(function, args, candidate, "own:function") == wanted
+    assert arguments_for(function, args, candidate, "own:function") == expected
 
 
 def test_a_missing_argument_is_reported() -> None:

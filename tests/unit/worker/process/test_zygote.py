@@ -9,6 +9,6 @@ import pytest
 
 
 @pytest.mark.parametrize("heavy", ["tensorflow", "keras", "numpy", "pydantic"])
-def test_a_zygote_loads_nothing_heavy_before_it_is_asked_to(heavy: str) -> None:
+def test_a_zygote_loads_no_heavy_library_before_its_mode_needs_it(heavy: str) -> None:
     code = f"import sys, oomtune.worker.process.zygote; print({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
