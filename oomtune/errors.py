@@ -9,6 +9,7 @@
     │   ├── TensorFlowMissing     TensorFlow can't be imported
     │   ├── BudgetTooLarge        the memory limit exceeds the machine's memory
     │   ├── OutputNotWritable     the answer or the ledger can't be written
+    │   ├── SimulatorUnavailable  this machine can't build or load the simulator of cards
     │   └── WorkerBroken          a worker process can't be started or does not answer
     └── TrialCrashed              exit 6: a trial failed for a reason that is not memory
         ├── DataUnreadable        the spec's dataset can't be used
@@ -92,6 +93,10 @@ class BudgetTooLarge(EnvironmentProblem):
 
 class OutputNotWritable(EnvironmentProblem):
     code = "output_not_writable"
+
+
+class SimulatorUnavailable(EnvironmentProblem):
+    code = "simulator_unavailable"
 
 
 class WorkerBroken(EnvironmentProblem):

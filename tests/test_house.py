@@ -68,6 +68,7 @@ MAY_IMPORT = {
         "oomtune.trials.runner",
         "oomtune.units",
     ),
+    "oomtune.simulator": ("oomtune.errors", "oomtune.simulator"),
     "oomtune.keras": ("oomtune.errors", "oomtune.keras", "oomtune.storage.tuned", "oomtune.units"),
     "oomtune.worker": (
         "oomtune.diagnosis",
