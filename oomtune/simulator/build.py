@@ -42,8 +42,11 @@ _NOT_SUPPORTED = {
     "cublas": 15, "cudnn": 3000, "cufft": 16, "cusolver": 9, "cusparse": 10, "cupti": 27, "cuda": 801, "cu": 801,
     "nccl": 3, "nvml": 3,
 }  # fmt: skip
-# TensorFlow looks functions up by name, so its libraries hold every name that it may call as a string.
+# TensorFlow looks functions up by name, so its libraries hold every name that it may call as a string: the framework
+# all but cuSolver's, which are in a library of over 1 GB.
+_FRAMEWORK = "libtensorflow_framework.so.2"
 _BEGINNINGS = (b"\0cu", b"\0nccl", b"\0nvml")
+_BEGINNINGS_ELSEWHERE = (b"\0cusolver",)
 _FUNCTION = re.compile(rb"\0((?:cu(?:blas|dnn|fft|solver|sparse|pti|da)?|nccl|nvml)[A-Z]\w*)\0")
 _FLAGS = ("-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden")
 _TIMEOUT_S = 120
@@ -155,17 +158,20 @@ def _compile(work: Path, result: Path, compiler: list[str], libraries: Iterable[
 def _read_names(libraries: Iterable[Path]) -> tuple[list[str], bool]:
     """Return the CUDA functions that TensorFlow may call, and whether it has all functions to hook."""
     functions: set[str] = set()
-    hooked: set[bytes] = set()
+    has_hooked = False
     for path in libraries:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            functions |= set(_function_names(data))
-            hooked |= {name for name in _HOOKED if data.find(b"\0" + name + b"\0") >= 0}
-    return sorted(functions), len(hooked) == len(_HOOKED)
+            if path.name == _FRAMEWORK:
+                functions |= set(_function_names(data, _BEGINNINGS))
+                has_hooked = all(data.find(b"\0" + name + b"\0") >= 0 for name in _HOOKED)
+            else:
+                functions |= set(_function_names(data, _BEGINNINGS_ELSEWHERE))
+    return sorted(functions), has_hooked
 
 
-def _function_names(data: mmap.mmap) -> Iterator[str]:
+def _function_names(data: mmap.mmap, beginnings: Iterable[bytes]) -> Iterator[str]:
     """Yield the names of CUDA functions among the strings. `find` is ten times faster here than a regex alone."""
-    for beginning in _BEGINNINGS:
+    for beginning in beginnings:
         position = data.find(beginning)
         while position >= 0:
             match = _FUNCTION.match(data, position)

@@ -50,7 +50,7 @@ def small_spec(**overrides: Any) -> dict[str, Any]:
 
 
 def small_probe_spec(folder: Path | None = None, **overrides: Any) -> ProbeSpec:
-    """The same past the border."""
+    """Load the small spec, with overrides, as `load_spec` gives it."""
     import dataclasses
 
     spec = load_spec(small_spec(**overrides)).spec
@@ -58,7 +58,7 @@ def small_probe_spec(folder: Path | None = None, **overrides: Any) -> ProbeSpec:
 
 
 def small_work_order(trial: Trial, folder: Path | None = None, **overrides: Any) -> WorkOrder:
-    """What a worker is told of a trial of the same."""
+    """Order a trial of the small spec, as a runner sends it to the worker."""
     spec = small_probe_spec(folder, **overrides)
     return WorkOrder(
         trial=trial,

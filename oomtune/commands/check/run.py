@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from oomtune.commands.check.edits import without_answer
+from oomtune.commands.check.changes import changes_since
 from oomtune.commands.check.place import Place, find_place
 from oomtune.commands.check.subject import (
     CheckOptions,
@@ -19,12 +18,11 @@ from oomtune.commands.check.subject import (
     trials_of,
 )
 from oomtune.commands.check.update import update
-from oomtune.commands.prepare import Prepared, pinned_environment, prepare, versions, with_location
+from oomtune.commands.prepare import Prepared, prepare, with_location
 from oomtune.commands.probe import about_probe, write_answer
 from oomtune.domain import (
     BucketTurns,
     Budget,
-    Change,
     CheckResult,
     CheckVerdict,
     Kind,
@@ -35,15 +33,13 @@ from oomtune.domain import (
     TrialRecord,
 )
 from oomtune.domain.observer import Observer, SilentObserver
-from oomtune.spec import Document, LoadedSpec, digest_of
+from oomtune.spec import LoadedSpec
 from oomtune.storage.tuned import TunedConfig
 from oomtune.trials.outcome import over_headroom_error
 from oomtune.trials.runner import Runner
-from oomtune.units import format_bytes
 
 # Peaks differ from run to run, so a failure about memory must show twice. A crash does not: that is the model.
 _ATTEMPTS = 2
-_DIGITS = 12
 
 
 def check(path: str | Path, **overrides: Any) -> CheckResult:
@@ -208,53 +204,3 @@ def _verdict(outcome: Outcome, growth: float | None, tolerance: float) -> CheckV
     if outcome.kind is not Kind.FITS:
         return CheckVerdict.DOES_NOT_FIT
     return CheckVerdict.USES_MORE if growth is not None and growth > tolerance else CheckVerdict.FITS
-
-
-def changes_since(
-    tuned: TunedConfig, document: Document, result: CheckResult, place: Place, environment: Mapping[str, str]
-) -> tuple[Change, ...]:
-    """Return what differs from when the answer was found and may explain a difference in memory.
-
-    `environment` holds the variables that the trials of this check needed."""
-    evidence, parameters = tuned.evidence, result.outcome.parameters if result.outcome else None
-    before: dict[str, Any] = {
-        **evidence.versions,
-        "parameters": evidence.parameters,
-        "memory limit": format_bytes(tuned.memory_limit_bytes),
-        "the spec in this file": (evidence.spec_sha256 or "")[:_DIGITS] or None,
-    }
-    now: dict[str, Any] = {
-        **versions(),
-        "parameters": parameters,
-        "memory limit": format_bytes(result.budget.limit_bytes),
-        "the spec in this file": digest_of(without_answer(document))[:_DIGITS],
-    }
-    changes = [
-        Change(what=what, before=str(before[what]), now=str(value))
-        for what, value in now.items()
-        if value is not None and before.get(what) not in (None, value)
-    ]
-    return (*changes, *_environment_changes(tuned.environment, environment), *_device_changes(tuned, place))
-
-
-def _environment_changes(before: Mapping[str, str], required: Mapping[str, str]) -> list[Change]:
-    """Return variables that the trials needed differently, or that this shell sets but the check did not use."""
-    if not before:
-        return []
-    ran_with = {**pinned_environment(), **required}
-    changes = []
-    for name in dict.fromkeys((*before, *ran_with)):
-        here = os.environ.get(name)
-        if before.get(name) != ran_with.get(name):
-            changes.append(Change(what=name, before=before.get(name, "not set"), now=ran_with.get(name, "not set")))
-        elif here not in (None, before.get(name)):
-            now = f"{here}, though the check ran with {before[name]},"
-            changes.append(Change(what=name, before=before[name], now=now))
-    return changes
-
-
-def _device_changes(tuned: TunedConfig, place: Place) -> list[Change]:
-    if place.other_device is not None:
-        return [place.other_device]
-    before, now = tuned.evidence.device_name, place.resolved.device.name
-    return [Change(what="device", before=before, now=now)] if before != now else []

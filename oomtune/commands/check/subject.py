@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oomtune.commands.check.edits import Edits, find_edits, load_edited_spec
+from oomtune.commands.check.changes import Edits, find_edits, load_edited_spec
 from oomtune.commands.prepare import device_flags
 from oomtune.domain import BucketTurns, Candidate, Confirm, Purpose, Trial, parse_remat
 from oomtune.errors import SpecProblem, UsageProblem

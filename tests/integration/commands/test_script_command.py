@@ -31,7 +31,7 @@ def test_a_script_needs_no_spec(cli: Cli) -> None:
         (["--script", "train.py", "--", "{batch_size}", "{sequence_length}"], "needs search.sequence_length"),
         (
             ["--script", "train.py", "--set", "search.precision=[float32,mixed_bfloat16]", "--", "{batch_size}"],
-            "--set search.precision: search.precision: expected one: without {precision} in model.script.args",
+            "--set search.precision: search.precision: expected one precision: {precision} is in none of model.script.args",
         ),
         (
             ["--script", "train.py", "--set", "search.sequence_length=[8]", "--", "{batch_size}"],

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from oomtune.commands.check import CheckOptions
+from oomtune.commands.check.changes import changes_since
 from oomtune.commands.check.place import Place
-from oomtune.commands.check.run import changes_since, result_before_run, run_trials
+from oomtune.commands.check.run import result_before_run, run_trials
 from oomtune.commands.check.subject import read_subject, trials_of
 from oomtune.commands.check.update import update
 from oomtune.commands.prepare import versions

@@ -1,9 +1,10 @@
-"""What was edited in a tuned config, or in the spec it was found for, since the probe. Pure."""
+"""What has changed since the probe: edits of the tuned config and its spec, versions, variables and the device."""
 
 from __future__ import annotations
 
 import copy
 import difflib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,15 @@ from typing import Any
 
 import yaml
 
+from oomtune.commands.check.place import Place
+from oomtune.commands.prepare import pinned_environment, versions
+from oomtune.domain import Change, CheckResult
 from oomtune.spec import Document, LoadedSpec, digest_of, load_spec
-from oomtune.storage.tuned import Evidence
+from oomtune.storage.tuned import Evidence, TunedConfig
+from oomtune.units import format_bytes
 
 _MAX_DIFF_LINES = 40
+_DIGITS = 12
 
 _NamedValues = tuple[str, dict[str, Any]]
 
@@ -125,3 +131,53 @@ def _entry(values: Any, key: str) -> tuple[bool, Any]:
         else:
             return False, None
     return True, values
+
+
+def changes_since(
+    tuned: TunedConfig, document: Document, result: CheckResult, place: Place, environment: Mapping[str, str]
+) -> tuple[Change, ...]:
+    """Return what differs from when the answer was found and may explain a difference in memory.
+
+    `environment` holds the variables that the trials of this check needed."""
+    evidence, parameters = tuned.evidence, result.outcome.parameters if result.outcome else None
+    before: dict[str, Any] = {
+        **evidence.versions,
+        "parameters": evidence.parameters,
+        "memory limit": format_bytes(tuned.memory_limit_bytes),
+        "the spec in this file": (evidence.spec_sha256 or "")[:_DIGITS] or None,
+    }
+    now: dict[str, Any] = {
+        **versions(),
+        "parameters": parameters,
+        "memory limit": format_bytes(result.budget.limit_bytes),
+        "the spec in this file": digest_of(without_answer(document))[:_DIGITS],
+    }
+    changes = [
+        Change(what=what, before=str(before[what]), now=str(value))
+        for what, value in now.items()
+        if value is not None and before.get(what) not in (None, value)
+    ]
+    return (*changes, *_environment_changes(tuned.environment, environment), *_device_changes(tuned, place))
+
+
+def _environment_changes(before: Mapping[str, str], required: Mapping[str, str]) -> list[Change]:
+    """Return variables that the trials needed differently, or that this shell sets but the check did not use."""
+    if not before:
+        return []
+    ran_with = {**pinned_environment(), **required}
+    changes = []
+    for name in dict.fromkeys((*before, *ran_with)):
+        here = os.environ.get(name)
+        if before.get(name) != ran_with.get(name):
+            changes.append(Change(what=name, before=before.get(name, "not set"), now=ran_with.get(name, "not set")))
+        elif here not in (None, before.get(name)):
+            now = f"{here}, though the check ran with {before[name]},"
+            changes.append(Change(what=name, before=before[name], now=now))
+    return changes
+
+
+def _device_changes(tuned: TunedConfig, place: Place) -> list[Change]:
+    if place.other_device is not None:
+        return [place.other_device]
+    before, now = tuned.evidence.device_name, place.resolved.device.name
+    return [Change(what="device", before=before, now=now)] if before != now else []

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from oomtune.commands.check import CheckOptions
-from oomtune.commands.check.edits import Edits
+from oomtune.commands.check.changes import Edits
 from oomtune.commands.check.place import Place
 from oomtune.commands.check.run import result_before_run
 from oomtune.commands.check.subject import check_buckets, read_subject
