@@ -27,9 +27,9 @@ class Line:
 
 def rising_line(peaks: Mapping[int, int]) -> Line | None:
     """Draw the line through the largest batch and the nearest one far enough below it; None while the curve is flat."""
-    if len(peaks) < 2:
+    last = max(peaks, default=0)
+    if peaks.get(last, 0) <= 0:
         return None
-    last = max(peaks)
     far = [batch for batch in peaks if batch <= last * TUNING.baseline and peaks[batch] * TUNING.rise <= peaks[last]]
     return _through(max(far), peaks[max(far)], last, peaks[last]) if far else None
 

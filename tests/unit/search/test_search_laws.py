@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oomtune.domain import Budget, Candidate, Climb, Kind, Lane, Objective, Outcome, Purpose, SearchSpace, Trial
@@ -83,6 +83,7 @@ any_law = st.dictionaries(st.integers(1, 300), st.integers(0, 2000 * MB), min_si
 
 
 @settings(max_examples=300, deadline=None)
+@example(table={1: 0, 2: 0}, resolution=0.0, headroom=0.0)  # sizes that need no memory at all
 @given(table=any_law, resolution=resolutions, headroom=st.sampled_from([0.0, 0.05]))
 def test_no_candidate_runs_twice_and_only_one_that_fitted_is_the_answer(
     table: dict[int, int], resolution: float, headroom: float
