@@ -22,8 +22,8 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="LEDGER", show_default=False,
-        help="A ledger, a probed spec, tuned config or script, or a spec's name. With --list and --clean, a folder or "
-        "a spec whose probes are meant.",
+        help="A ledger, a probed spec, tuned config or script, or a spec's name. --list and --clean also take a "
+        "folder, and then show or remove only its probes.",
     ),
 ]  # fmt: skip
 Files = Annotated[

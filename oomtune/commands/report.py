@@ -137,7 +137,7 @@ def clean_probes(word: str | None, here: Path, older_than: str) -> Cleaned:
 
 
 def _places(word: str | None, here: Path) -> tuple[list[Path], Path | None]:
-    """Return the folders to search, and the folder or spec whose ledgers are meant, if only those are."""
+    """Return the folders to search, and the folder or spec to limit the search to, if the user named one."""
     if word is None:
         return ledger_folders(here), None
     subject = resolve_subject(word, here)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-# Other programs take some of the free memory, and so does TensorFlow outside its allocator.
+# Other programs, and TensorFlow outside its allocator, take the rest of the free memory.
 SHARE_OF_FREE = 0.8
 
 

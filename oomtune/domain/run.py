@@ -87,7 +87,7 @@ def _runs_of_trial(record: TrialRecord) -> list[Run]:
         case Failed(points=()):
             runs = [deciding]
         case Failed():
-            # The step time belongs to the smaller sizes, and so does the peak unless the last size ran to its end.
+            # The step time belongs to the smaller sizes. The peak does too, unless the last size ran to its end.
             peak_bytes = outcome.peak_bytes if outcome.stage is Stage.DONE else None
             last = replace(deciding, provenance=Provenance.IN_CLIMB, peak_bytes=peak_bytes, step_ms=None)
             runs = [*_fitting(deciding, outcome.points, Provenance.IN_CLIMB), last]

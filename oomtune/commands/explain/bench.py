@@ -36,7 +36,7 @@ class SilentExplainObserver(SilentObserver):
 
 
 class Bench(Protocol):
-    """Runs trials, each of which may have a spec of its own."""
+    """Runs trials of variations of one spec."""
 
     @property
     def trials(self) -> int: ...

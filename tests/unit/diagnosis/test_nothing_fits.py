@@ -1,4 +1,4 @@
-"""Advice for a spec of which nothing fits: three remedies that the spec does not use yet."""
+"""Advice when nothing in a spec fits: three remedies that the spec does not use yet."""
 
 from __future__ import annotations
 
